@@ -283,11 +283,12 @@ type forecast struct {
 
 // forecastGoal is how many are expected to convert, and the enrollments that this goes by.
 type forecastGoal struct {
-	Enrollments int  `json:"enrollments"`
-	Converted   int  `json:"converted"`
-	Expected    *int `json:"expected"` // nil of too few, as the bounds
-	Low         *int `json:"low"`
-	High        *int `json:"high"`
+	Leads       int64 `json:"leads"` // of the audience, without test leads and those who are held out
+	Enrollments int   `json:"enrollments"`
+	Converted   int   `json:"converted"`
+	Expected    *int  `json:"expected"` // nil of too few, as the bounds
+	Low         *int  `json:"low"`
+	High        *int  `json:"high"`
 }
 
 type forecastDay struct {

@@ -42,7 +42,8 @@ func (g gateway) deleteSuppression(ctx context.Context, id string) error {
 }
 
 // channels are the channels of webhooks, sorted.
-func (g gateway) channels(ctx context.Context) (channels []string, err error) {
+func (g gateway) channels(ctx context.Context) ([]string, error) {
+	channels := []string{} // not null as JSON
 	found, err := g.listWebhooks(ctx, url.Values{"limit": {mostNames}})
 	for _, w := range found.Items {
 		if w.Channel != "" {

@@ -54,6 +54,7 @@ func TestMembers(t *testing.T) {
 		if kind := s.Properties["type"]; kind != nil && kind.Const != nil {
 			name = kind.Const.(string)
 		}
+		delete(s.Properties, "comments") // people write them behind a #
 		if len(s.Properties) > 0 {
 			want[name] = slices.Sorted(maps.Keys(s.Properties))
 		}
@@ -84,13 +85,7 @@ func TestNonce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleMarketer)
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != journeysPath+"jrn_1" {
-			return false
-		}
-		_, _ = io.WriteString(w, `{"id":"jrn_1","name":"Test","draft":{"name":"Test","nodes":[]}}`)
-		return true
-	}
+	s.answers(map[string]string{journeysPath + "jrn_1": `{"id":"jrn_1","name":"Test","draft":{"name":"Test","nodes":[]}}`})
 	given := regexp.MustCompile(` nonce="(\w{20,})"`)
 	seen := map[string]bool{}
 	for _, page := range []string{"text", "edit", "text"} {
@@ -112,19 +107,16 @@ func TestKeep(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleMarketer)
 	var sent []byte
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answering(func(r *http.Request) (int, string) {
 		switch r.Method + r.URL.Path {
 		case "GET" + journeysPath + "jrn_1":
-			_, _ = io.WriteString(w, `{"id":"jrn_1","name":"Test"}`)
+			return http.StatusOK, `{"id":"jrn_1","name":"Test"}`
 		case "POST/v1/journeys":
 			sent, _ = io.ReadAll(r.Body)
-			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, `{"id":"jrn_2","name":"Kept"}`)
-		default:
-			return false
+			return http.StatusCreated, `{"id":"jrn_2","name":"Kept"}`
 		}
-		return true
-	}
+		return 0, ""
+	})
 	yamlKind := http.Header{"Content-Type": {"application/yaml"}}
 	for written, name := range map[string]string{
 		"# mine\nname: Spring\nstart: a\n":                        "Spring (copy of Ada marketer)",

@@ -168,13 +168,7 @@ func TestUnchanged(t *testing.T) {
 	if got := v.do(http.MethodGet, "/deliveries", nil, etag); got.Status != http.StatusNotModified || got.Body != "" {
 		t.Errorf("HTTP %d, %d bytes", got.Status, len(got.Body))
 	}
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/v1/deliveries" {
-			return false
-		}
-		io.WriteString(w, `{"items":[{"messageId":"msg_1","status":"failed"}],"nextCursor":"c=&2"}`)
-		return true
-	}
+	s.answers(map[string]string{"/v1/deliveries": `{"items":[{"messageId":"msg_1","status":"failed"}],"nextCursor":"c=&2"}`})
 	got := v.do(http.MethodGet, "/deliveries?status=failed", nil, etag)
 	if got.Status != http.StatusOK || !strings.Contains(got.Body, `href="/deliveries?cursor=c%3D%262&amp;status=failed"`) {
 		t.Errorf("HTTP %d: %s", got.Status, got.Body)

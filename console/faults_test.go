@@ -106,16 +106,12 @@ func TestFormInChinese(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleAdmin)
 	v.setCookie("language", "zh")
-	s.mu.Lock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answering(func(r *http.Request) (int, string) {
 		if r.Method != http.MethodPost {
-			return false
+			return 0, ""
 		}
-		w.WriteHeader(http.StatusBadRequest)
-		_, err := w.Write([]byte(`{"code":"BadRequest","message":"name: is missing","target":"subscription","detail":[{"code":"NullValue","target":"on","message":"must name at least one"}]}`))
-		return err == nil
-	}
-	s.mu.Unlock()
+		return http.StatusBadRequest, `{"code":"BadRequest","message":"name: is missing","target":"subscription","detail":[{"code":"NullValue","target":"on","message":"must name at least one"}]}`
+	})
 	got := v.post("/subscriptions", url.Values{"name": {"crm"}})
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "请至少选择一项") || strings.Contains(got.Body, "must name") {
 		t.Errorf("HTTP %d, %s", got.Status, got.Body)

@@ -83,7 +83,8 @@ func (f forecast) without(share float64) forecast {
 	f.HeldOut = f.Total - left
 	if f.Goal != nil {
 		g := *f.Goal
-		if e, ok := (waypost.GoalCounts{Enrollments: g.Enrollments, Converted: g.Converted}).Expect(int(left)); ok {
+		g.Leads = rest(g.Leads)
+		if e, ok := (waypost.GoalCounts{Enrollments: g.Enrollments, Converted: g.Converted}).Expect(int(g.Leads)); ok {
 			g.Expected, g.Low, g.High = &e.Converted, &e.Low, &e.High
 		}
 		f.Goal = &g

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -9,17 +8,6 @@ import (
 
 	"waypost"
 )
-
-// answers has the site's gateway answer by path, beside its empty lists.
-func (s *site) answers(byPath map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		text, known := byPath[r.URL.Path]
-		_, _ = io.WriteString(w, text)
-		return known
-	}
-}
 
 // goalGateway is what the gateway says of a journey with an entry, a goal and a control group.
 func goalGateway(enrollments, verdict string) map[string]string {
@@ -82,8 +70,8 @@ func TestGoalForecast(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleViewer)
 	for goal, want := range map[string]string{
-		`{"enrollments":1200,"converted":400,"expected":1,"low":0,"high":4}`:     "About 1 would reach the goal, 0 to 4 with 95% confidence: 400 of 1,200 who entered before did.|预计约 1 条转化（95% 置信区间：0 至 4）",
-		`{"enrollments":1,"converted":1,"expected":null,"low":null,"high":null}`: "only 1 who entered has had the time for it, and 30 are needed.|目标期限已过的入组仅 1 次",
+		`{"leads":3,"enrollments":1200,"converted":400,"expected":1,"low":0,"high":4}`:     "About 1 would reach the goal, 0 to 4 with 95% confidence: 400 of 1,200 who entered before did.|预计约 1 条转化（95% 置信区间：0 至 4）",
+		`{"leads":3,"enrollments":1,"converted":1,"expected":null,"low":null,"high":null}`: "only 1 who entered has had the time for it, and 30 are needed.|目标期限已过的入组仅 1 次",
 	} {
 		answers := goalGateway(convertedGoal, "unclear")
 		answers["/v1/journeys/jrn_1/forecast"] = `{"total":5,"sample":5,"cut":0,"heldOut":2,"goal":` + goal + `,"days":[{"date":"2026-01-31","touchpoints":{},"skipped":0}]}`

@@ -106,6 +106,31 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"items":[],"nextCursor":null}`)
 }
 
+// answering has the site's gateway answer a call with what answer returns; status 0 is an empty list.
+func (s *site) answering(answer func(r *http.Request) (status int, body string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		status, body := answer(r)
+		if status == 0 {
+			return false
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+}
+
+// answers has the site's gateway answer by path, beside its empty lists.
+func (s *site) answers(byPath map[string]string) {
+	s.answering(func(r *http.Request) (int, string) {
+		if body, known := byPath[r.URL.Path]; known {
+			return http.StatusOK, body
+		}
+		return 0, ""
+	})
+}
+
 // take returns the calls since the last take.
 func (s *site) take() []call {
 	s.mu.Lock()

@@ -177,7 +177,7 @@ func toDraft(text []byte) ([]byte, error) {
 	if trimmed := bytes.TrimSpace(text); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
 		return trimmed, nil
 	}
-	out, err := yamljson.ToJSON(text)
+	out, err := yamljson.DefinitionToJSON(text)
 	if err != nil {
 		return nil, waypost.Errorf(waypost.CodeBadRequest, "", "%s", err)
 	}
@@ -787,11 +787,8 @@ func (v *visit) definition() error {
 	return v.renderJourney(page{Name: "journey_definition", Data: data}, h)
 }
 
-// firstMembers stand first in a definition and in its nodes, as people write them.
-var firstMembers = []string{"name", "description", "tags", "start", "id", "type", "label", "note"}
-
 func toYAML(text json.RawMessage) (string, error) {
-	out, err := yamljson.FromJSON(text, firstMembers...)
+	out, err := yamljson.DefinitionFromJSON(text)
 	if err != nil {
 		return "", fmt.Errorf("write YAML: %w", err)
 	}

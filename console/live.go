@@ -23,9 +23,10 @@ const (
 	maxLive  = 32 << 20    // bytes of all
 )
 
-// live is the handler of a page that looks the same to all of an organisation who have the same
-// role, in a stage, a language and a zone. Who opens it gets it as it is. Those who look for
-// changes get its content, which is made once for all of them in the seconds of page.Live.
+// live makes a handler that serves many browsers at once. The page must look the same to all of an
+// organisation who have the same role, in a stage, a language and a zone. A browser that opens it
+// gets it as it is then. Those that look for changes get its content, which is made for all of them
+// once in the seconds of page.Live.
 func live(handle func(*visit) error) func(*visit) error {
 	return func(v *visit) error {
 		key := v.liveKey()
@@ -132,7 +133,7 @@ func (l *liveParts) get(key string, build func() (liveContent, error)) (liveCont
 		<-p.done
 		return p.content, p.err
 	}
-	p = &livePart{done: make(chan struct{}), err: errNotLive} // which it is if build panics
+	p = &livePart{done: make(chan struct{}), err: errNotLive} // stays if build panics: the others call their handlers
 	l.parts[key] = p
 	began := l.now()
 	l.mu.Unlock()
@@ -141,7 +142,8 @@ func (l *liveParts) get(key string, build func() (liveContent, error)) (liveCont
 	return p.content, p.err
 }
 
-// keep ends the making of a content that was begun at a time: what it shows is that old.
+// keep ends the making of a content, which is as old as its begin, and drops those that are too
+// old. It does not keep a failure, nor what would be more than maxLive with all others.
 func (l *liveParts) keep(key string, p *livePart, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

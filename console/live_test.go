@@ -83,13 +83,12 @@ func TestLiveContentIsNotMixed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Users = usersOfTwo{o.Users.(orgUsers)} })
 	var asked atomic.Int64
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool { // each call finds something of its own
+	s.answering(func(r *http.Request) (int, string) { // each call finds something of its own
 		if r.URL.Path != "/v1/launches" {
-			return false
+			return 0, ""
 		}
-		fmt.Fprintf(w, `{"items":[{"launchId":"lch_%d","status":"scheduled","startAt":"2026-01-31T20:00:00Z"}],"nextCursor":null}`, asked.Add(1))
-		return true
-	}
+		return http.StatusOK, fmt.Sprintf(`{"items":[{"launchId":"lch_%d","status":"scheduled","startAt":"2026-01-31T20:00:00Z"}],"nextCursor":null}`, asked.Add(1))
+	})
 	stranger := func() *visitor {
 		_, link, err := s.store.CreateUser(t.Context(), waypost.User{Org: otherOrg, Email: "eve@example.com", Name: "Eve", Role: waypost.RoleViewer})
 		if err != nil {
@@ -146,13 +145,12 @@ func TestLiveContentChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var total atomic.Int64
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+	s.answering(func(r *http.Request) (int, string) {
 		if r.URL.Path != "/v1/launches/lch_1" {
-			return false
+			return 0, ""
 		}
-		fmt.Fprintf(w, `{"launchId":"lch_1","journeyId":"jrn_1","status":"running","total":%d}`, total.Load())
-		return true
-	}
+		return http.StatusOK, fmt.Sprintf(`{"launchId":"lch_1","journeyId":"jrn_1","status":"running","total":%d}`, total.Load())
+	})
 	v, _ := s.as(waypost.RoleViewer)
 	shows := func(n string, a shown) bool { return strings.Contains(a.Body, n) }
 	total.Store(1111)
@@ -191,13 +189,7 @@ func TestLivePages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	v, _ := s.as(waypost.RoleAdmin)
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v1/articles/reindex" {
-			fmt.Fprint(w, `{"status":"running"}`)
-			return true
-		}
-		return false
-	}
+	s.answers(map[string]string{"/v1/articles/reindex": `{"status":"running"}`})
 	shared := 0
 	for _, rt := range routes {
 		if rt.method != http.MethodGet {

@@ -28,9 +28,26 @@ func (v *visit) segments() error {
 // segmentPage is the data of the page of one segment.
 type segmentPage struct {
 	segment
-	Count  *segmentCount // nil: not asked for yet
+	counted
+}
+
+// counted is how many leads are in a segment, or meet a condition.
+type counted struct {
+	Count  *segmentCount // nil: not asked for yet, or not known
 	Sample []foundLead
 	Slow   bool // the count took too long
+}
+
+// counted names some of the leads that the gateway has counted, or says that it took too long.
+func (v *visit) counted(c segmentCount, err error) (counted, error) {
+	if busy(err) {
+		return counted{Slow: true}, nil
+	}
+	if err != nil {
+		return counted{}, err
+	}
+	sample, err := v.named(c.Sample)
+	return counted{Count: &c, Sample: sample}, err
 }
 
 // segment shows a segment. segment.js has it counted then, which may take seconds.
@@ -50,19 +67,11 @@ func (v *visit) countSegment() error {
 	if err != nil {
 		return err
 	}
-	p := segmentPage{segment: s}
-	switch c, err := v.gateway.countSegment(ctx, s.ID); {
-	case busy(err):
-		p.Slow = true
-	case err != nil:
+	n, err := v.counted(v.gateway.countSegment(ctx, s.ID))
+	if err != nil {
 		return err
-	default:
-		p.Count = &c
-		if p.Sample, err = v.named(c.Sample); err != nil {
-			return err
-		}
 	}
-	return v.renderSegment(p)
+	return v.renderSegment(segmentPage{s, n})
 }
 
 func (v *visit) renderSegment(p segmentPage) error {
@@ -113,15 +122,13 @@ func (v *visit) members() error {
 type segmentForm struct {
 	ID, ETag   string // "" of a new one
 	Name, When field
-	General    string        // what is wrong with none of the fields
-	Texts      string        // of builder.js, as JSON
-	Count      *segmentCount // nil: not asked for, or refused
-	Sample     []foundLead
-	Slow       bool // the count took too long
+	General    string // what is wrong with none of the fields
+	Texts      string // of builder.js, as JSON
+	counted
 }
 
-// segmentForm is the form with what was filled in. s is the segment that is changed, one without an id for a
-// new one; err is why what was sent was refused.
+// segmentForm is the form with what was filled in. s is the segment that is changed, one without
+// an id for a new one; refusal is why what was sent was refused.
 func (v *visit) segmentForm(s segment, etag string, form url.Values, refusal error) (p segmentForm, err error) {
 	faults, general, err := v.formFaults(refusal)
 	if err != nil {
@@ -135,8 +142,8 @@ func (v *visit) segmentForm(s segment, etag string, form url.Values, refusal err
 	}, err
 }
 
-// builderTexts are the texts of builder.js, by their keys in the catalogue: without builder., and the names of
-// fields as those of what a row is about.
+// builderTexts are the texts of builder.js, by their keys in the catalogue without "builder.". The
+// names of fields and of genders have keys of their own there.
 func (v *visit) builderTexts() map[string]string {
 	texts := v.texts("builder.")
 	for name, label := range v.texts("leads.field.") {
@@ -178,21 +185,12 @@ func (v *visit) countWhen() error {
 			return err
 		}
 	}
-	c, err := v.gateway.countWhen(ctx, whenOf(form))
-	slow := busy(err)
-	if slow {
-		err = nil
+	n, refusal := v.counted(v.gateway.countWhen(ctx, whenOf(form)))
+	p, err := v.segmentForm(s, form.Get("etag"), form, refusal)
+	if err != nil {
+		return err
 	}
-	p, refused := v.segmentForm(s, form.Get("etag"), form, err)
-	if refused != nil {
-		return refused
-	}
-	if p.Slow = slow; !slow && err == nil {
-		p.Count = &c
-		if p.Sample, err = v.named(c.Sample); err != nil {
-			return err
-		}
-	}
+	p.counted = n
 	return v.renderSegmentForm(s, http.StatusOK, p)
 }
 
@@ -200,8 +198,7 @@ func (v *visit) countWhen() error {
 func (v *visit) builderOptions() error {
 	ctx := v.r.Context()
 	var fields []customField
-	var events []string
-	channels := []string{}
+	var events, channels []string
 	var journeys, segments names
 	err := together(func() (err error) {
 		fields, err = v.gateway.customFields(ctx)
@@ -209,9 +206,8 @@ func (v *visit) builderOptions() error {
 	}, func() (err error) {
 		events, err = v.gateway.eventNames(ctx)
 		return err
-	}, func() error {
-		found, err := v.gateway.channels(ctx)
-		channels = append(channels, found...)
+	}, func() (err error) {
+		channels, err = v.gateway.channels(ctx)
 		return err
 	}, func() (err error) {
 		journeys, err = v.gateway.journeyNames(ctx)

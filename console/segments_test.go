@@ -10,32 +10,27 @@ import (
 	"waypost"
 )
 
+// tooSlow is the gateway's answer if a segment takes too long to read.
+const tooSlow = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+
 // What the gateway says of a segment is shown where it is of use: at the field, on the page of a
 // segment that is used, and in place of a count that takes too long.
 func TestSegmentsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.mu.Lock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		status, body := 0, ""
+	s.answering(func(r *http.Request) (int, string) {
 		switch {
 		case r.Method == http.MethodPost || r.Method == http.MethodPut:
-			status, body = http.StatusBadRequest, `{"code":"BadRequest","message":"when: is wrong","target":"segment","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field 'x'"}]}`
+			return http.StatusBadRequest, `{"code":"BadRequest","message":"when: is wrong","target":"segment","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field 'x'"}]}`
 		case r.Method == http.MethodDelete:
-			status, body = http.StatusConflict, `{"code":"Conflict","message":"journey jrn_7 uses the segment","target":"id"}`
+			return http.StatusConflict, `{"code":"Conflict","message":"journey jrn_7 uses the segment","target":"id"}`
 		case strings.HasSuffix(r.URL.Path, "/count") || strings.HasSuffix(r.URL.Path, "/members"):
-			status, body = http.StatusServiceUnavailable, `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+			return http.StatusServiceUnavailable, tooSlow
 		case r.URL.Path == "/v1/segments/seg_1":
-			status, body = http.StatusOK, `{"id":"seg_1","name":"gold <b>","when":"lead.region == 1","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`
-		default:
-			return false
+			return http.StatusOK, `{"id":"seg_1","name":"gold <b>","when":"lead.region == 1","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`
 		}
-		w.Header().Set("ETag", `"e1"`)
-		w.WriteHeader(status)
-		_, err := io.WriteString(w, body)
-		return err == nil
-	}
-	s.mu.Unlock()
+		return 0, ""
+	})
 	marketer, _ := s.as(waypost.RoleMarketer)
 	form := url.Values{"name": {" gold "}, "when": {"lead.x"}, "etag": {`"e1"`}}
 	for _, path := range []string{"/segments", "/segments/seg_1"} {
@@ -66,40 +61,28 @@ func TestSegmentsPage(t *testing.T) {
 	}
 }
 
-// The condition of the form is counted before it is stored, with lines as it was written; what is wrong with it is
-// said at the field.
+// The condition of the form is counted before it is stored, with lines as it was written; what is
+// wrong with it is said at the field.
 func TestCountOfCondition(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.mu.Lock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		body := ""
+	s.answering(func(r *http.Request) (int, string) {
 		switch r.URL.Path {
 		case "/v1/leads/count":
-			sent, err := io.ReadAll(r.Body)
-			switch {
-			case err != nil:
-				return false
+			switch sent, _ := io.ReadAll(r.Body); {
 			case strings.Contains(string(sent), "slow"):
-				w.WriteHeader(http.StatusServiceUnavailable)
-				body = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+				return http.StatusServiceUnavailable, tooSlow
 			case string(sent) == `{"when":"lead.region == 1\n\u0026\u0026 true"}`:
-				body = `{"count":1234,"sample":[7]}`
-			default:
-				w.WriteHeader(http.StatusBadRequest)
-				body = `{"code":"BadRequest","message":"when: is wrong","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field"}]}`
+				return http.StatusOK, `{"count":1234,"sample":[7]}`
 			}
+			return http.StatusBadRequest, `{"code":"BadRequest","message":"when: is wrong","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field"}]}`
 		case "/v1/leads/7":
-			body = `{"leadsId":7,"name":"Ada <b>"}`
+			return http.StatusOK, `{"leadsId":7,"name":"Ada <b>"}`
 		case "/v1/leads/fields":
-			body = `{"items":[{"name":"plan \"<","type":"string","share":1}],"sampled":1}`
-		default:
-			return false
+			return http.StatusOK, `{"items":[{"name":"plan \"<","type":"string","share":1}],"sampled":1}`
 		}
-		_, err := io.WriteString(w, body)
-		return err == nil
-	}
-	s.mu.Unlock()
+		return 0, ""
+	})
 	v, _ := s.as(waypost.RoleMarketer)
 	for when, parts := range map[string][]string{
 		"lead.region == 1\r\n&& true": {">1,234<", "Ada &lt;b&gt;", "lead.region == 1"},
@@ -126,27 +109,19 @@ func TestCountOfCondition(t *testing.T) {
 func TestLaunchToSlowSegment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.mu.Lock()
-	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		body := ""
+	s.answering(func(r *http.Request) (int, string) {
 		switch r.URL.Path {
 		case "/v1/leads/count":
-			w.WriteHeader(http.StatusServiceUnavailable)
-			body = `{"code":"ServiceUnavailable","message":"it takes longer than 25s"}`
+			return http.StatusServiceUnavailable, tooSlow
 		case "/v1/journeys/jrn_1":
-			body = `{"id":"jrn_1","name":"Hello","status":"active","publishedVersion":1}`
+			return http.StatusOK, `{"id":"jrn_1","name":"Hello","status":"active","publishedVersion":1}`
 		case "/v1/segments":
-			body = `{"items":[{"id":"seg_1","name":"Slow ones"}],"nextCursor":null}`
+			return http.StatusOK, `{"items":[{"id":"seg_1","name":"Slow ones"}],"nextCursor":null}`
 		case "/v1/journeys/jrn_1/launches":
-			w.WriteHeader(http.StatusAccepted)
-			body = `{"launchId":"lch_1"}`
-		default:
-			return false
+			return http.StatusAccepted, `{"launchId":"lch_1"}`
 		}
-		_, err := io.WriteString(w, body)
-		return err == nil
-	}
-	s.mu.Unlock()
+		return 0, ""
+	})
 	v, _ := s.as(waypost.RoleMarketer)
 	form := url.Values{"who": {"segment"}, "segment": {"seg_1"}, "rate": {"5"}, "group": {"10"}}
 	if got := v.post("/journeys/jrn_1/launch/count", form); got.Status != http.StatusOK || !strings.Contains(got.Body, "takes too long") || strings.Contains(got.Body, `id="fault-segment"`) {

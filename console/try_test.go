@@ -125,7 +125,7 @@ func TestBecame(t *testing.T) {
 // behind the last message are left out.
 func TestForecastView(t *testing.T) {
 	t.Parallel()
-	f := forecast{Total: 100, Sample: 10, Cut: 1, HeldOut: 10, Goal: &forecastGoal{Enrollments: 100, Converted: 50, Expected: new(45), Low: new(31), High: new(59)}}
+	f := forecast{Total: 100, Sample: 10, Cut: 1, HeldOut: 10, Goal: &forecastGoal{Leads: 90, Enrollments: 100, Converted: 50, Expected: new(45), Low: new(31), High: new(59)}}
 	for i := range 30 {
 		day := forecastDay{Date: time.Date(2026, 3, 1+i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), Touchpoints: map[string]int64{}}
 		if i == 9 {
@@ -151,6 +151,10 @@ func TestForecastView(t *testing.T) {
 	}
 	if g := f.without(0.55).Goal; *g.Expected != 23 || *g.Low <= 10 || *g.High >= 35 || *f.Goal.Expected != 45 {
 		t.Errorf("of half of them %d convert, %d to %d", *g.Expected, *g.Low, *g.High)
+	}
+	f.Goal.Leads = 40 // the others are test leads
+	if g := f.without(0.55).Goal; g.Leads != 20 || *g.Expected != 10 {
+		t.Errorf("of half of them, with test leads: %d of %d convert", *g.Expected, g.Leads)
 	}
 	if view := newForecastView(forecast{Days: f.Days[:5]}, nil); len(view.Webhooks) != 0 || len(view.Days) != 5 {
 		t.Errorf("of nothing: %+v", view)

@@ -37,9 +37,9 @@ type forecastAnswer struct {
 	Days      []forecastDay `json:"days"`
 }
 
-// forecastGoal says how many of those who are not held out would convert if they are as earlier
-// enrollments with the same goal.
+// forecastGoal says how many leads would convert if they are as earlier enrollments with the same goal.
 type forecastGoal struct {
+	Leads       int  `json:"leads"`       // of the audience, without test leads and those who are held out
 	Enrollments int  `json:"enrollments"` // the earlier ones
 	Converted   int  `json:"converted"`   // of them
 	Expected    *int `json:"expected"`    // nil of fewer than waypost.LeastEnrollments, as the bounds
@@ -81,53 +81,18 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	winners, err := a.winners(ctx, c)
-	if err != nil {
-		return answer{}, err
-	}
-	hooks, err := a.webhooksOf(ctx, r, c)
-	if err != nil {
-		return answer{}, err
-	}
-	ans := forecastAnswer{JourneyID: c.journeyID, Version: c.version, Draft: c.draft}
 	now := a.Now()
-	ans.StartAt = stamp(now)
-	var outlook journey.Outlook
-	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
-		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, maxForecastSample)
-		if err != nil {
-			return err
-		}
-		ans.Total = total
-		ids := make([]int64, len(leads))
-		for i, lead := range leads {
-			ids[i] = lead.LeadsID
-		}
-		records, err := a.recordsOf(ctx, r, c, ids, now)
-		if err != nil {
-			return err
-		}
-		facts := func(lead waypost.Lead) journey.Facts {
-			f := c.facts(lead)
-			f.Record = records[lead.LeadsID]
-			return f
-		}
-		unwanted, err := a.unwanted(ctx, hooks, leads)
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		enough := func() bool { return time.Since(began) > simulationTime/2 }
-		outlook, err = journey.Forecast(ctx, c.Definition, sampled(leads, facts, enough), journey.ForecastOptions{Start: now, Days: days, Winners: winners, Unwanted: unwanted})
-		return err
-	})
+	outlook, total, err := a.outlook(ctx, r, c, audience, journey.ForecastOptions{Start: now, Days: days})
 	if err != nil {
 		return answer{}, err
 	}
-	ans.Sample, ans.Cut, ans.Days = outlook.Leads, outlook.Cut, make([]forecastDay, len(outlook.Days))
+	ans := forecastAnswer{
+		JourneyID: c.journeyID, Version: c.version, Draft: c.draft, StartAt: stamp(now),
+		Total: total, Sample: outlook.Leads, Cut: outlook.Cut, Days: make([]forecastDay, len(outlook.Days)),
+	}
 	scale := func(n int) int { return (n*ans.Total + ans.Sample/2) / max(1, ans.Sample) }
 	ans.HeldOut = scale(outlook.HeldOut)
-	if ans.Goal, err = a.forecastGoal(ctx, r, c, ans.Total-ans.HeldOut, now); err != nil {
+	if ans.Goal, err = a.forecastGoal(ctx, r, c, ans.Total-scale(outlook.HeldOut+outlook.Tests), now); err != nil {
 		return answer{}, err
 	}
 	for i, d := range outlook.Days {
@@ -139,9 +104,47 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 	return ok(ans)
 }
 
-// forecastGoal says how many of so many enrollments would convert. It goes by the whole days (UTC)
+// outlook follows a sample of an audience, which has so many leads in total.
+func (a *api) outlook(ctx context.Context, r *request, c choice, audience waypost.Audience, o journey.ForecastOptions) (out journey.Outlook, total int, err error) {
+	if o.Winners, err = a.winners(ctx, c); err != nil {
+		return out, 0, err
+	}
+	hooks, err := a.webhooksOf(ctx, r, c)
+	if err != nil {
+		return out, 0, err
+	}
+	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
+		var leads []waypost.Lead
+		if leads, total, err = a.Leads.SampleAudience(ctx, r.scope, audience, maxForecastSample); err != nil {
+			return err
+		}
+		ids := make([]int64, len(leads))
+		for i, lead := range leads {
+			ids[i] = lead.LeadsID
+		}
+		records, err := a.recordsOf(ctx, r, c, ids, o.Start)
+		if err != nil {
+			return err
+		}
+		facts := func(lead waypost.Lead) journey.Facts {
+			f := c.facts(lead)
+			f.Record = records[lead.LeadsID]
+			return f
+		}
+		if o.Unwanted, err = a.unwanted(ctx, hooks, leads); err != nil {
+			return err
+		}
+		began := time.Now()
+		enough := func() bool { return time.Since(began) > simulationTime/2 }
+		out, err = journey.Forecast(ctx, c.Definition, sampled(leads, facts, enough), o)
+		return err
+	})
+	return out, total, err
+}
+
+// forecastGoal says how many of so many leads would convert. It goes by the whole days (UTC)
 // of a year whose enrollments can convert no more, in versions with the same goal.
-func (a *api) forecastGoal(ctx context.Context, r *request, c choice, enrollments int, now time.Time) (*forecastGoal, error) {
+func (a *api) forecastGoal(ctx context.Context, r *request, c choice, leads int, now time.Time) (*forecastGoal, error) {
 	goal, has := c.Goal()
 	if !has {
 		return nil, nil
@@ -162,8 +165,8 @@ func (a *api) forecastGoal(ctx context.Context, r *request, c choice, enrollment
 			counted.Add(counts.Goal, 1)
 		}
 	}
-	ans := &forecastGoal{Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
-	if e, ok := counted.Expect(enrollments); ok {
+	ans := &forecastGoal{Leads: leads, Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
+	if e, ok := counted.Expect(leads); ok {
 		ans.Expected, ans.Low, ans.High = &e.Converted, &e.Low, &e.High
 	}
 	return ans, nil

@@ -133,7 +133,7 @@ func (c *counter) sameArms(n journey.Node) bool {
 		return false
 	}
 	shown, ok := c.shown.Node(n.ID)
-	return ok && slices.Equal(shown.Arms, n.Arms)
+	return ok && slices.EqualFunc(shown.Arms, n.Arms, func(a, b journey.Arm) bool { return a.Weight == b.Weight && a.Next == b.Next })
 }
 
 func addArms(sums []waypost.GoalCounts, n int, counted *waypost.NodeCounts) []waypost.GoalCounts {

@@ -256,7 +256,7 @@ func TestGoalTried(t *testing.T) {
 		!strings.Contains(a.raw, `"heldOut":false,"goal":{"until":"2026-02-03T12:00:00.000Z","converted":false,"convertedAt":null,"value":0}`) {
 		t.Errorf("another one: %s", a.raw)
 	}
-	if a := f.send("POST", path+"/forecast", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d]},"days":1}`, held, other)).expect(t, 200); !strings.Contains(a.raw, `"total":2,"sample":2,"cut":0,"heldOut":1,"goal":{"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95},`) {
+	if a := f.send("POST", path+"/forecast", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d]},"days":1}`, held, other)).expect(t, 200); !strings.Contains(a.raw, `"total":2,"sample":2,"cut":0,"heldOut":1,"goal":{"leads":1,"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95},`) {
 		t.Errorf("a forecast: %s", a.raw)
 	}
 	// What is wrong with a goal is told by publishing.
@@ -278,13 +278,17 @@ func TestGoalForecast(t *testing.T) {
 			t.Errorf("%s: %s", what, a.raw)
 		}
 	}
-	const none = `{"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95}`
+	for range 20 { // whose conversions never count
+		f.send("POST", "/v1/leads", `{"businessParam":{"name":"Test","test":true}}`).expect(t, 201)
+	}
 	total := f.send("POST", path+"/forecast", `{"audience":{"filter":{}},"days":1}`).expect(t, 200)
-	e, ok := waypost.GoalCounts{Enrollments: 90, Converted: 20}.Expect(int(total.json["total"].(float64) - total.json["heldOut"].(float64)))
+	leads := int(total.json["total"].(float64)-total.json["heldOut"].(float64)) - 20
+	e, ok := waypost.GoalCounts{Enrollments: 90, Converted: 20}.Expect(leads)
 	if !ok || e.Converted != 20 {
 		t.Fatalf("%+v of %s", e, total.raw)
 	}
-	known := fmt.Sprintf(`{"enrollments":90,"converted":20,"expected":20,"low":%d,"high":%d,"confidence":0.95}`, e.Low, e.High)
+	none := fmt.Sprintf(`{"leads":%d,"enrollments":0,"converted":0,"expected":null,"low":null,"high":null,"confidence":0.95}`, leads)
+	known := fmt.Sprintf(`{"leads":%d,"enrollments":90,"converted":20,"expected":20,"low":%d,"high":%d,"confidence":0.95}`, leads, e.Low, e.High)
 	forecast("at once", "", none)
 	f.clock.advance(72 * time.Hour) // the day is not over that much before
 	forecast("after the time of the goal", "", none)

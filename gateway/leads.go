@@ -173,52 +173,66 @@ type countAnswer struct {
 	Sample []int64 `json:"sample"`
 }
 
-// countLeads tells how many leads a launch to an audience would be for now, or how many meet a
-// condition.
-func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
+// decodeCount reads which leads are counted: those of an audience, or, if when is not empty, those
+// that meet this condition.
+func (a *api) decodeCount(r *request) (audience waypost.Audience, when string, err error) {
 	var body struct {
 		Audience *audienceBody `json:"audience"`
 		When     *string       `json:"when"`
 	}
-	var audience waypost.Audience
-	err := decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
+	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
 		switch {
 		case body.When == nil:
 			audience = a.audience(p, body.Audience, leadsIDs)
 		case body.Audience != nil:
 			p.Add(waypost.DetailInvalidFormat, "when", "must not stand beside %s", audienceTarget)
 		case waypost.CheckSegmentWhen(p, *body.When):
-			compileWhen(p, *body.When)
+			when = *body.When
+			compileWhen(p, when)
 		}
 	})
+	return audience, when, err
+}
+
+// countLeads tells how many leads a launch to an audience would be for now, or how many meet a
+// condition.
+func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
+	audience, when, err := a.decodeCount(r)
 	if err != nil {
 		return answer{}, err
 	}
-	n, most := countSample, simulationTime
-	switch {
-	case audience.Segment != "" || body.When != nil:
+	most := simulationTime
+	if audience.Segment != "" || when != "" {
 		most = segmentTime
-	case audience.Listed():
-		n = countListed
 	}
 	ans := countAnswer{Sample: []int64{}}
 	err = a.simulations.run(ctx, simulationWait, most, func(ctx context.Context) error {
-		if body.When != nil {
-			c, err := a.Segments.CountCondition(ctx, r.scope, *body.When, n)
-			ans.Count, ans.Sample = c.Count, append(ans.Sample, c.Sample...)
-			return err
+		if when == "" {
+			return a.countAudience(ctx, r.scope, audience, &ans)
 		}
-		leads, total, err := a.Leads.SampleAudience(ctx, r.scope, audience, n)
-		ans.Count = total
-		for i, left := 0, min(countSample, len(leads)); i < left; i++ { // spread over those that were looked up
-			ans.Sample = append(ans.Sample, leads[i*len(leads)/left].LeadsID)
-		}
+		c, err := a.Segments.CountCondition(ctx, r.scope, when, countSample)
+		ans.Count, ans.Sample = c.Count, append(ans.Sample, c.Sample...)
 		return err
 	})
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(ans)
+}
+
+// countAudience counts the leads of an audience, and names some that are spread over those that
+// were looked up.
+func (a *api) countAudience(ctx context.Context, sc waypost.Scope, audience waypost.Audience, ans *countAnswer) error {
+	n := countSample
+	if audience.Listed() {
+		n = countListed
+	}
+	leads, total, err := a.Leads.SampleAudience(ctx, sc, audience, n)
+	ans.Count = total
+	for i, left := 0, min(countSample, len(leads)); i < left; i++ {
+		ans.Sample = append(ans.Sample, leads[i*len(leads)/left].LeadsID)
+	}
+	return err
 }
 
 // fieldsAnswer is the custom fields that leads have.

@@ -63,8 +63,9 @@ func partsOf(a *ast.AST) (parts []part, ids map[int64]int) {
 	return parts, ids
 }
 
-// spellNumbers has Unparse write numbers without an exponent: of 1e-7 it makes 1e-07.0, which is none. A name
-// that reads so stands for the number then; the expression is of no other use.
+// spellNumbers has Unparse write numbers without an exponent: of 1e-7 it would make 1e-07.0, which
+// CEL does not read. A name that reads as the number takes its place, so the expression can only be
+// written afterwards.
 func spellNumbers(a *ast.AST) {
 	spell := ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.LiteralKind {

@@ -61,6 +61,7 @@ func (c *checker) header() {
 	c.goal()
 	c.quietHours()
 	c.frequencyCap()
+	c.allComments()
 	if len(b.Nodes) == 0 {
 		c.p.Add(waypost.DetailNullValue, "nodes", "a journey has at least one node")
 	}

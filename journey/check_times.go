@@ -12,7 +12,7 @@ func (c *checker) exitOn() {
 	c.atMost(len(exits), MaxExits, "exitOn", "a journey has at most %d events and segments that it exits on, not %d")
 	for i, e := range exits {
 		path := element("exitOn", i)
-		first := slices.Index(exits, e)
+		first := slices.IndexFunc(exits, func(o exitOn) bool { return o.Event == e.Event && o.Segment == e.Segment && o.On == e.On })
 		switch {
 		case e.Segment == "" && e.On == "":
 			c.eventName(e.Event, path+".event")

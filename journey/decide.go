@@ -182,8 +182,8 @@ func (c condition) holds(ctx context.Context, vars map[string]any) verdict {
 	return v
 }
 
-// value evaluates a condition, an entry key, or the value of a goal; parts get the results of its parts. fault is
-// a safe word for what went wrong, or "".
+// value evaluates a condition, an entry key, or the value of a goal; parts get the results of its
+// parts. fault is a safe word for what went wrong, or "".
 func (c condition) value(ctx context.Context, vars map[string]any, parts []ref.Val) (out ref.Val, fault string) {
 	if c.err != nil {
 		return nil, doesNotCompile

@@ -35,6 +35,8 @@ const (
 	MaxCondition     = 4096     // characters of one CEL condition
 	MaxConditionText = 32 << 10 // bytes of all conditions: compiling them is what takes publishing its time
 	MaxTemplate      = 8 << 10  // bytes of one Liquid template
+	MaxComment       = 10_000   // characters of one comment above, beside or below
+	MaxCommentPath   = 500      // characters
 
 	MaxCapPeriod = 366 * 24 * time.Hour // of a frequency cap, which is at least a second
 	MaxOffset    = 366 * 24 * time.Hour // of a waitUntil, either way
@@ -73,6 +75,7 @@ type body struct {
 	QuietHours   *QuietHours   `json:"quietHours,omitempty"`
 	FrequencyCap *frequencyCap `json:"frequencyCap,omitempty"`
 	Nodes        []Node        `json:"nodes,omitempty"`
+	Comments     Comments      `json:"comments,omitempty"`
 }
 
 type reentry struct {
@@ -85,6 +88,8 @@ type exitOn struct {
 	Event   string `json:"event,omitempty"`
 	Segment string `json:"segment,omitempty"` // the id of one that the lead enters
 	On      string `json:"on,omitempty"`      // of a segment: onEnter
+
+	Comments Comments `json:"comments,omitempty"`
 }
 
 type frequencyCap struct {
@@ -203,8 +208,8 @@ func (d *Definition) named(by func(Node) string) []string {
 // and Parse reads it back.
 func (d *Definition) Canonical() []byte { return slices.Clone(d.canonical) }
 
-// Bare returns Canonical without what only people read: description, tags, and the nodes'
-// labels and notes. A journey runs by it alone.
+// Bare returns Canonical without what only people read: description, tags, comments, and the
+// nodes' labels and notes. A journey runs by it alone.
 func (d *Definition) Bare() []byte { return slices.Clone(d.bare) }
 
 // Copy returns the definition under another name. Where ids has the webhook or the journey

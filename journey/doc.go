@@ -11,7 +11,7 @@
 //
 // # Files by topic
 //
-//   - the definition: definition.go, node.go, parse.go, param.go
+//   - the definition: definition.go, node.go, comment.go, parse.go, param.go
 //   - what is wrong with one: check.go, check_times.go, graph.go
 //   - the interpreter: state.go, step.go, move.go, effect.go
 //   - what begins it by itself: entry.go

@@ -25,6 +25,7 @@ type entry struct {
 	On          string   `json:"on,omitempty"`          // of a segment: onEnter
 	When        string   `json:"when,omitempty"`        // a CEL condition; empty takes all
 	EntryKey    string   `json:"entryKey,omitempty"`    // a CEL expression; empty is no key
+	Comments    Comments `json:"comments,omitempty"`
 }
 
 func (e entry) kind() waypost.EntryKind {

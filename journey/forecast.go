@@ -28,6 +28,8 @@ type Outlook struct {
 	Cut   int          `json:"cut"` // leads that took DefaultSteps steps and were followed no further
 	// HeldOut counts leads of the journey's control group, of whom nothing more is counted.
 	HeldOut int `json:"heldOut"`
+	// Tests counts test leads: a goal does not count them, and a control group never holds them out.
+	Tests int `json:"tests"`
 }
 
 // OutlookDay is what a journey will send on one day.
@@ -61,7 +63,9 @@ func Forecast(ctx context.Context, d *Definition, leads iter.Seq2[Facts, error],
 			return Outlook{}, fmt.Errorf("forecast journey: %w", err)
 		}
 		out.Leads++
-		if !facts.Lead.Test && waypost.HeldOut(facts.JourneyID, facts.Lead.LeadsID, d.ControlGroup()) {
+		if facts.Lead.Test {
+			out.Tests++
+		} else if waypost.HeldOut(facts.JourneyID, facts.Lead.LeadsID, d.ControlGroup()) {
 			out.HeldOut++
 			continue
 		}

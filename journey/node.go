@@ -70,6 +70,8 @@ type Node struct {
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint, updateLead, emit: empty goes on with Next
 	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent, waitFor: empty goes on with Next
 	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty goes on with Next
+
+	Comments Comments `json:"comments,omitempty"`
 }
 
 // sinceEnrollment is the one value that Since may have.
@@ -84,6 +86,8 @@ type Awaited struct {
 	Event string `json:"event,omitempty"`
 	When  string `json:"when,omitempty"` // a CEL condition on the event; empty takes every one
 	Next  string `json:"next,omitempty"`
+
+	Comments Comments `json:"comments,omitempty"`
 }
 
 // awaited lists the events that a waitForEvent waits for: Events, or its only one.
@@ -91,7 +95,7 @@ func (n Node) awaited() []Awaited {
 	if len(n.Events) > 0 {
 		return n.Events
 	}
-	return []Awaited{{n.Event, n.When, n.Next}}
+	return []Awaited{{Event: n.Event, When: n.When, Next: n.Next}}
 }
 
 // Awaits lists the names of the events that a waitForEvent waits for, each once; it is
@@ -113,6 +117,8 @@ func (n Node) Awaits() []string {
 type Case struct {
 	When string `json:"when,omitempty"` // a CEL condition
 	Next string `json:"next,omitempty"`
+
+	Comments Comments `json:"comments,omitempty"`
 }
 
 // Arm is one arm of a split; its share of the leads is its weight by the sum of
@@ -120,6 +126,8 @@ type Case struct {
 type Arm struct {
 	Weight int    `json:"weight,omitempty"` // 1 to MaxWeight
 	Next   string `json:"next,omitempty"`
+
+	Comments Comments `json:"comments,omitempty"`
 }
 
 // Winner says when a split compares its arms, to send everybody to the better one from then

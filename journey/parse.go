@@ -58,7 +58,7 @@ func (p *present) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// nodeMembers are the members that the nodes of a type have besides id, type, label and note.
+// nodeMembers are the members that the nodes of a type have besides id, type, label, note and comments.
 var nodeMembers = map[NodeType]string{
 	Touchpoint:   "webhook params next onFailure",
 	Delay:        "for next",
@@ -110,11 +110,9 @@ func (d *Definition) finish() error {
 	if len(canonical) > MaxDefinition {
 		return fmt.Errorf("a definition has at most %d KiB", MaxDefinition>>10)
 	}
-	d.canonical, d.bare = canonical, canonical
-	if bare, differs := d.body.bare(); differs {
-		if d.bare, err = waypost.EncodeJSON(bare); err != nil {
-			return fmt.Errorf("write bare definition: %w", err)
-		}
+	d.canonical = canonical
+	if d.bare, err = waypost.EncodeJSON(d.body.bare()); err != nil {
+		return fmt.Errorf("write bare definition: %w", err)
 	}
 	d.index = make(map[string]int, len(d.body.Nodes))
 	for i, n := range d.body.Nodes {
@@ -132,16 +130,20 @@ func (d *Definition) finish() error {
 	return nil
 }
 
-// bare is b without what only people read, and tells whether it had any of that.
-func (b body) bare() (_ body, differs bool) {
-	differs = b.Description != "" || len(b.Tags) > 0
-	b.Description, b.Tags, b.Nodes = "", nil, slices.Clone(b.Nodes)
+// bare is b without what only people read.
+func (b body) bare() body {
+	b.Description, b.Tags, b.Comments = "", nil, nil
+	b.Entry = uncommented(b.Entry, func(e *entry) *Comments { return &e.Comments })
+	b.ExitOn = uncommented(b.ExitOn, func(e *exitOn) *Comments { return &e.Comments })
+	b.Nodes = uncommented(b.Nodes, func(n *Node) *Comments { return &n.Comments })
 	for i := range b.Nodes {
 		n := &b.Nodes[i]
-		differs = differs || n.Label != "" || n.Note != ""
 		n.Label, n.Note = "", ""
+		n.Events = uncommented(n.Events, func(a *Awaited) *Comments { return &a.Comments })
+		n.Arms = uncommented(n.Arms, func(a *Arm) *Comments { return &a.Comments })
+		n.Cases = uncommented(n.Cases, func(c *Case) *Comments { return &c.Comments })
 	}
-	return b, differs
+	return b
 }
 
 func value[T any](p *T) (v T) {

@@ -59,13 +59,18 @@ func (s *Store) lockRows(ctx context.Context, q *bun.SelectQuery, how string) er
 	return err
 }
 
-// lockTable waits for the transactions that have read a table, or write to it, and keeps others
-// from both until this one ends.
-func (s *Store) lockTable(ctx context.Context, tx bun.Tx, table string) error {
+// Locks of tables, until the transaction ends. Those who read or write already are waited for.
+const (
+	againstUse    = "ACCESS EXCLUSIVE"    // nobody else reads the table or writes to it
+	againstWrites = "SHARE ROW EXCLUSIVE" // nobody else writes to it: rows that are counted stay so many
+)
+
+// lockTable locks a table.
+func (s *Store) lockTable(ctx context.Context, tx bun.Tx, table, how string) error {
 	if !s.postgres {
 		return nil
 	}
-	_, err := tx.NewRaw("LOCK TABLE ? IN ACCESS EXCLUSIVE MODE", bun.Ident(table)).Exec(ctx)
+	_, err := tx.NewRaw("LOCK TABLE ? IN ? MODE", bun.Ident(table), bun.Safe(how)).Exec(ctx)
 	return err
 }
 

@@ -36,6 +36,11 @@ type entryRuleRow struct {
 
 // keepEntryRules stores what begins a version in the place of what began the one before it.
 func (s *Store) keepEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
+	if len(rules) > 0 { // those of other journeys are counted
+		if err := s.lockTable(ctx, tx, "entry_rules", againstWrites); err != nil {
+			return err
+		}
+	}
 	var before []entryRuleRow
 	if err := tx.NewSelect().Model(&before).Where("journey_id = ?", journey.ID).Scan(ctx); err != nil {
 		return err

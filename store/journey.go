@@ -280,10 +280,11 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 }
 
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
-// events and segments end enrollments, and from now on it begins as p.Entry says. If the hash is the newest version's, that version is returned,
-// and is not Fresh. Concurrent calls make consecutive versions. NotFound if the scope has
-// no journey of this id, BadRequest if it lacks one of the webhooks or of the segments that
-// the definition names.
+// events and segments end enrollments, and from now on it begins as p.Entry says. If the hash is
+// the newest version's, that version is returned, and is not Fresh. Concurrent calls make
+// consecutive versions. NotFound if the scope has no journey of this id, BadRequest if it lacks
+// one of the webhooks or of the segments that the definition names, or if waypost.MaxEntryRules
+// journeys begin by one of the occasions already.
 func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
 	defer wrap(&err, "publish journey %s", clip(id))
 	sc, author := by.Within()

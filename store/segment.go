@@ -72,11 +72,13 @@ func checkSegment(g waypost.Segment) error {
 	return p.Err("segment")
 }
 
-// lockSegments reads and locks all segments of a scope: whether one may be written or
-// deleted depends on the others.
+// lockSegments reads all segments of a scope, and keeps others from writing any: whether one may
+// be written or deleted depends on the others, also on those that are not there yet.
 func (s *Store) lockSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope) (rows []segmentRow, err error) {
-	q := tx.NewSelect().Model(&rows).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("id")
-	return rows, s.lockFor(q, forChange).Scan(ctx)
+	if err := s.lockTable(ctx, tx, "segments", againstWrites); err != nil {
+		return nil, err
+	}
+	return rows, tx.NewSelect().Model(&rows).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("id").Scan(ctx)
 }
 
 // checkCondition compiles a segment that is to be one of the rows, and those that name it,

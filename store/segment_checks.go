@@ -115,8 +115,8 @@ func (s *Store) checkDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.T
 	return nil
 }
 
-// dropChecks forgets that a lead, which is locked and goes, is to be looked at. What a pump has
-// taken already goes with that.
+// dropChecks drops the rows of a lead, which is locked and is being deleted. A pump that has locked
+// some drops those itself.
 func (s *Store) dropChecks(ctx context.Context, tx bun.Tx, lead int64) error {
 	var ids []int64
 	q := tx.NewSelect().Model((*checkRow)(nil)).Column("id").Where("leads_id = ?", lead)
@@ -140,61 +140,68 @@ func (s *Store) CheckSegments(ctx context.Context, limit int) (more, acted bool,
 		return false, false, err
 	}
 	limit = min(max(1, limit), memberBatch)
-	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
-		acted = false // of a try before
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) (err error) {
 		var rows []checkRow
 		q := tx.NewSelect().Model(&rows).Order("id").Limit(int64(limit))
 		if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx); err != nil {
 			return err
 		}
-		more = len(rows) == limit
+		more, acted = len(rows) == limit, false // acted of a try before
 		if len(rows) == 0 {
 			return nil
 		}
-		scopes := map[waypost.Scope][]int64{}
-		for _, row := range rows {
-			scopes[row.Scope] = append(scopes[row.Scope], row.LeadsID)
-		}
-		if err := s.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
+		if acted, err = s.enterChecked(ctx, tx, rows); err != nil {
 			return err
 		}
-		for _, sc := range slices.SortedFunc(maps.Keys(scopes), func(a, b waypost.Scope) int {
-			return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.Stage, b.Stage))
-		}) {
-			var watches []watchRow // as they are once the leads are locked; none of them ends before this does
-			q := tx.NewSelect().Model(&watches).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("segment_id")
-			if err := s.lockFor(q, forKey).Scan(ctx); err != nil {
-				return err
-			}
-			did, err := s.enterSegments(ctx, tx, sc, watches, distinct(scopes[sc]))
-			if err != nil {
-				return err
-			}
-			acted = acted || did
-		}
-		_, err := tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
+		_, err = tx.NewDelete().Model(&rows).WherePK().Exec(ctx)
 		return err
 	})
 	return more, acted, err
 }
 
-// comer is a lead that has entered a segment.
-type comer struct {
+// enterChecked is enterSegments for the leads of rows, which are locked.
+func (s *Store) enterChecked(ctx context.Context, tx bun.Tx, rows []checkRow) (acted bool, err error) {
+	if err := s.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
+		return false, err
+	}
+	scopes := map[waypost.Scope][]int64{}
+	for _, row := range rows {
+		scopes[row.Scope] = append(scopes[row.Scope], row.LeadsID)
+	}
+	for _, sc := range slices.SortedFunc(maps.Keys(scopes), func(a, b waypost.Scope) int {
+		return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.Stage, b.Stage))
+	}) {
+		var watches []watchRow // as they are once the leads are locked; none of them ends before this does
+		q := tx.NewSelect().Model(&watches).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Order("segment_id")
+		if err := s.lockFor(q, forKey).Scan(ctx); err != nil {
+			return false, err
+		}
+		did, err := s.enterSegments(ctx, tx, sc, watches, distinct(scopes[sc]))
+		if err != nil {
+			return false, err
+		}
+		acted = acted || did
+	}
+	return acted, nil
+}
+
+// enteredLead is a lead that has entered a segment.
+type enteredLead struct {
 	leadsID   int64
 	segmentID string
 	at        stamp // of what had it enter
 	depth     int   // of that
 }
 
-func (c comer) lead() int64     { return c.leadsID }
-func (c comer) segment() string { return c.segmentID }
+func (e enteredLead) lead() int64     { return e.leadsID }
+func (e enteredLead) segment() string { return e.segmentID }
 
-// enterSegments compares who of leads, which are locked, at most memberBatch in ascending order, is
-// in watched segments with who was when they were last looked at, and has follow what follows for
-// those who have come in.
+// enterSegments compares which of leads, which are locked, at most memberBatch in ascending order,
+// are in watched segments with which were when they were last looked at. For those that have
+// entered it ends and makes enrollments.
 func (s *Store) enterSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, watches []watchRow, leads []int64) (acted bool, err error) {
 	now := s.time()
-	var comers []comer
+	var entered []enteredLead
 	for _, w := range watches {
 		r, err := s.readSegment(ctx, tx, sc, w.SegmentID, now)
 		if err != nil {
@@ -206,36 +213,36 @@ func (s *Store) enterSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 		}
 		for _, lead := range came {
 			if w.known(lead) {
-				comers = append(comers, comer{leadsID: lead, segmentID: w.SegmentID})
+				entered = append(entered, enteredLead{leadsID: lead, segmentID: w.SegmentID})
 			}
 		}
 	}
-	if len(comers) == 0 {
+	if len(entered) == 0 {
 		return false, nil
 	}
-	if err := findCauses(ctx, tx, comers, now); err != nil {
+	if err := findCauses(ctx, tx, entered, now); err != nil {
 		return false, err
 	}
-	left, err := s.exitBySegments(ctx, tx, comers, stamp{now})
+	left, err := s.exitBySegments(ctx, tx, entered, stamp{now})
 	if err != nil {
 		return false, err
 	}
-	begun, err := s.beginBySegments(ctx, tx, sc, comers, stamp{now})
+	begun, err := s.beginBySegments(ctx, tx, sc, entered, stamp{now})
 	return left+begun > 0, err
 }
 
-// findCauses says by what leads have entered segments: by the last that was stored of them and is
-// still to be looked at, or else by time. What they were read with has its row.
-func findCauses(ctx context.Context, tx bun.Tx, comers []comer, now time.Time) error {
+// findCauses sets by what leads have entered segments: by the newest row of theirs in
+// segment_checks, where those that are being looked at are still, or else by time.
+func findCauses(ctx context.Context, tx bun.Tx, entered []enteredLead, now time.Time) error {
 	var rows []checkRow
 	err := tx.NewSelect().Model(&rows).Column("leads_id").ColumnExpr("max(at) AS at, max(depth) AS depth").
-		Where("leads_id IN (?)", bun.List(distinct(mapped(comers, comer.lead)))).Group("leads_id").Scan(ctx)
+		Where("leads_id IN (?)", bun.List(distinct(mapped(entered, enteredLead.lead)))).Group("leads_id").Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for what was stored of leads: %w", err)
 	}
 	causes := keyed(rows, func(r checkRow) int64 { return r.LeadsID })
-	for i := range comers {
-		c := &comers[i]
+	for i := range entered {
+		c := &entered[i]
 		c.at = stamp{now}
 		if row, known := causes[c.leadsID]; known {
 			c.at, c.depth = row.At, row.Depth
@@ -254,9 +261,12 @@ func (s *Store) settleMembers(ctx context.Context, tx bun.Tx, r reading, id stri
 	if err != nil {
 		return nil, err
 	}
+	// The range keeps PostgreSQL from reading all members of a segment that is being filled: its
+	// statistics do not know of them yet.
 	var known []int64
 	err = tx.NewSelect().Model((*memberRow)(nil)).Column("leads_id").
-		Where("segment_id = ? AND leads_id IN (?)", id, bun.List(leads)).Order("leads_id").Scan(ctx, &known)
+		Where("segment_id = ? AND leads_id IN (?)", id, bun.List(leads)).
+		Where("leads_id BETWEEN ? AND ?", slices.Min(leads), slices.Max(leads)).Order("leads_id").Scan(ctx, &known)
 	if err != nil {
 		return nil, err
 	}
@@ -286,17 +296,17 @@ func without(list, other []int64) (left []int64) {
 
 // exitBySegments ends enrollments as exit does, and returns how many. Those that began after
 // what had the lead enter the segment are not ended: the lead was in it then.
-func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, comers []comer, now stamp) (int, error) {
+func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, entered []enteredLead, now stamp) (int, error) {
 	type key struct {
 		lead    int64
 		segment string
 	}
-	entered := keyed(comers, func(c comer) key { return key{c.leadsID, c.segmentID} })
+	byKey := keyed(entered, func(e enteredLead) key { return key{e.leadsID, e.segmentID} })
 	var found []leavingRow
 	err := tx.NewSelect().Model(&found).Column("e.id", "e.journey_id", "e.launch_id", "e.leads_id", "e.created_at", "jx.segment_id").
 		Join("JOIN journey_exits AS jx ON jx.journey_id = e.journey_id AND jx.version = e.version").
-		Where("e.leads_id IN (?) AND e.exits AND e.ended_at IS NULL", bun.List(distinct(mapped(comers, comer.lead)))).
-		Where("jx.segment_id IN (?)", bun.List(distinct(mapped(comers, comer.segment)))).
+		Where("e.leads_id IN (?) AND e.exits AND e.ended_at IS NULL", bun.List(distinct(mapped(entered, enteredLead.lead)))).
+		Where("jx.segment_id IN (?)", bun.List(distinct(mapped(entered, enteredLead.segment)))).
 		Order("e.id", "jx.segment_id").Scan(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("look for enrollments that exit: %w", err)
@@ -304,7 +314,7 @@ func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, comers []comer, n
 	by := map[string]string{}
 	var leaving []leavingRow
 	for _, row := range found {
-		c, came := entered[key{row.LeadsID, row.SegmentID}]
+		c, came := byKey[key{row.LeadsID, row.SegmentID}]
 		if _, twice := by[row.ID]; !came || twice || !row.CreatedAt.Before(c.at.Time) {
 			continue
 		}
@@ -320,23 +330,23 @@ func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, comers []comer, n
 
 // beginBySegments enrolls leads in the journeys that begin by the segments which they have
 // entered, and returns how many; see begin.
-func (s *Store) beginBySegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, comers []comer, now stamp) (n int, err error) {
-	ids := distinct(mapped(comers, comer.segment))
+func (s *Store) beginBySegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, entered []enteredLead, now stamp) (n int, err error) {
+	ids := distinct(mapped(entered, enteredLead.segment))
 	rules, err := entryRules(ctx, tx, sc, waypost.EntrySegment, ids...)
 	if err != nil || len(rules) == 0 {
 		return 0, err
 	}
-	leads, err := leadsIn(ctx, tx, mapped(comers, comer.lead))
+	leads, err := leadsIn(ctx, tx, mapped(entered, enteredLead.lead))
 	if err != nil {
 		return 0, err
 	}
 	for _, id := range ids { // of one segment no lead comes twice
 		var occasions []occasion
-		for _, c := range comers {
+		for _, c := range entered {
 			if c.segmentID == id {
 				occasions = append(occasions, occasion{
 					Occasion: waypost.Occasion{Kind: waypost.EntrySegment, Lead: leads[c.leadsID], Segment: id, At: now.Time},
-					depth:    c.depth, since: c.at, bulk: len(comers) > 1,
+					depth:    c.depth, since: c.at, bulk: len(entered) > 1,
 				})
 			}
 		}

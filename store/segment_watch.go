@@ -36,8 +36,8 @@ type memberRow struct {
 	LeadsID   int64  `bun:"leads_id,pk"`
 }
 
-// How often a watched segment is read as a whole: time changes who is in it, and so does, rarely,
-// what nobody looks for, such as retention.
+// How often a watched segment is read as a whole: time changes who is in it, and so do, rarely,
+// changes that add no row to segment_checks, such as retention.
 const (
 	timedEvery   = time.Minute
 	untimedEvery = time.Hour
@@ -51,7 +51,7 @@ const (
 	forgetBatch = 5000
 )
 
-// errUnwatched says that a segment is watched no more, since nothing has named it, or that it was
+// errUnwatched says that a segment is watched no longer, because nothing named it, or that it was
 // changed.
 var errUnwatched = errors.New("the segment is not watched as it was")
 
@@ -72,8 +72,8 @@ func enteredSegments(p waypost.Publication) ([]string, error) {
 }
 
 // watchAll watches segments and waits until their members are known: whoever becomes one
-// afterwards is told from whoever was one before. Those that there are not are left out. It is
-// called before the transaction that names them.
+// afterwards is told from whoever was one before. It is called before the transaction that names
+// them, which refuses those that do not exist.
 func (s *Store) watchAll(ctx context.Context, sc waypost.Scope, ids []string) error {
 	for _, id := range ids {
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -97,17 +97,17 @@ func (s *Store) watchAll(ctx context.Context, sc waypost.Scope, ids []string) er
 	return nil
 }
 
-// watch begins to watch a segment, which is locked, or to watch for other things. Its members are
-// to be worked out.
+// watch begins to watch a segment, which is locked, or has it watched for what it asks now.
+// fillSegment works out its members afterwards.
 func (s *Store) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) error {
 	now := s.time()
 	r, err := s.readSegment(ctx, tx, sc, id, now)
 	if err != nil {
 		return err
 	}
-	// Whoever has looked what segments ask for, and stores it, has ended before; all others see
-	// the rows that follow.
-	if err := s.lockTable(ctx, tx, "segment_causes"); err != nil {
+	// Transactions that have read the table without the rows that follow have ended then; all
+	// others see them.
+	if err := s.lockTable(ctx, tx, "segment_causes", againstUse); err != nil {
 		return err
 	}
 	asks := r.seg.Asks()
@@ -133,8 +133,8 @@ func (s *Store) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id strin
 	return err
 }
 
-// holdWatches fails with errUnwatched unless segments are watched and their members known. None
-// of them is unwatched before the transaction ends. Those that there are not are passed over.
+// holdWatches fails with errUnwatched unless segments are watched and their members known. Their
+// watches last until the transaction ends. Segments that do not exist are passed over.
 func (s *Store) holdWatches(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -170,9 +170,19 @@ func (s *Store) rewatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, change
 	return ids, nil
 }
 
-// unwatch forgets up to forgetBatch members of a segment that nothing names any more, and in the end
-// that it was watched. done says that it is, or that something names it.
-func (s *Store) unwatch(ctx context.Context, id string) (used, done bool, err error) {
+// unwatch ends the watch of a segment, unless it is used.
+func (s *Store) unwatch(ctx context.Context, id string) (used bool, err error) {
+	for {
+		used, done, err := s.unwatchStep(ctx, id)
+		if err != nil || used || done {
+			return used, err
+		}
+	}
+}
+
+// unwatchStep forgets up to forgetBatch members of a segment that is not used, and, with the last
+// of them, that it was watched: then it is done.
+func (s *Store) unwatchStep(ctx context.Context, id string) (used, done bool, err error) {
 	err = s.writeRows(ctx, forgetBatch, func(ctx context.Context, tx bun.Tx) error {
 		var w watchRow
 		err := s.lockFor(tx.NewSelect().Model(&w).Where("segment_id = ?", id), forDelete).Scan(ctx)
@@ -330,24 +340,11 @@ func (s *Store) differing(ctx context.Context, tx bun.Tx, w watchRow, after int6
 	if err != nil {
 		return nil, 0, false, err
 	}
-	if err := s.withMemory(ctx, tx); err != nil {
-		return nil, 0, false, err
-	}
-	var come, gone []int64
-	err = s.where(tx, r, true).Column("leads_id").Where("l.leads_id > ?", after).
-		Where("NOT EXISTS (SELECT 1 FROM segment_members AS sm WHERE sm.segment_id = ? AND sm.leads_id = l.leads_id)", w.SegmentID).
-		OrderExpr("l.leads_id").Limit(memberPart).Scan(ctx, &come)
+	come, gone, err := s.mayDiffer(ctx, tx, r, w.SegmentID, after)
 	if err != nil {
 		return nil, 0, false, err
 	}
-	q := tx.NewSelect().Model((*memberRow)(nil)).Column("leads_id").Where("sm.segment_id = ? AND sm.leads_id > ?", w.SegmentID, after)
-	if r.seg.Exact() {
-		q.Where("NOT EXISTS (?)", s.where(tx, r, true).ColumnExpr("1").Where("l.leads_id = sm.leads_id"))
-	}
-	if err := q.OrderExpr("sm.leads_id").Limit(memberPart).Scan(ctx, &gone); err != nil {
-		return nil, 0, false, err
-	}
-	for _, part := range [][]int64{come, gone} {
+	for _, part := range [][]int64{come, gone} { // a full part ends at its last lead: what follows comes next time
 		if len(part) == memberPart {
 			if last := part[memberPart-1]; !more || last < upTo {
 				upTo, more = last, true
@@ -361,21 +358,44 @@ func (s *Store) differing(ctx context.Context, tx bun.Tx, w watchRow, after int6
 	if r.seg.Exact() {
 		return distinct(slices.Concat(come, gone)), upTo, more, nil
 	}
-	for batch := range slices.Chunk(come, memberBatch) {
-		members, err := s.membersAmong(ctx, tx, r, batch, true)
+	if come, err = s.membersAmongAll(ctx, tx, r, come, true); err != nil {
+		return nil, 0, false, err
+	}
+	stay, err := s.membersAmongAll(ctx, tx, r, gone, false)
+	return distinct(slices.Concat(come, without(gone, stay))), upTo, more, err
+}
+
+// mayDiffer reads the first leads after one that may be in a segment and are not among its members,
+// and the first members that may not be in it: up to memberPart of each. They do differ if SQL
+// answers all that the segment asks.
+func (s *Store) mayDiffer(ctx context.Context, tx bun.Tx, r reading, id string, after int64) (come, gone []int64, err error) {
+	if err := s.withMemory(ctx, tx); err != nil {
+		return nil, nil, err
+	}
+	err = s.where(tx, r, true).Column("leads_id").Where("l.leads_id > ?", after).
+		Where("NOT EXISTS (SELECT 1 FROM segment_members AS sm WHERE sm.segment_id = ? AND sm.leads_id = l.leads_id)", id).
+		OrderExpr("l.leads_id").Limit(memberPart).Scan(ctx, &come)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := tx.NewSelect().Model((*memberRow)(nil)).Column("leads_id").Where("sm.segment_id = ? AND sm.leads_id > ?", id, after)
+	if r.seg.Exact() {
+		q.Where("NOT EXISTS (?)", s.where(tx, r, true).ColumnExpr("1").Where("l.leads_id = sm.leads_id"))
+	}
+	err = q.OrderExpr("sm.leads_id").Limit(memberPart).Scan(ctx, &gone)
+	return come, gone, err
+}
+
+// membersAmongAll is membersAmong for any number of leads.
+func (s *Store) membersAmongAll(ctx context.Context, tx bun.Tx, r reading, leads []int64, asked bool) (ids []int64, err error) {
+	for batch := range slices.Chunk(leads, memberBatch) {
+		members, err := s.membersAmong(ctx, tx, r, batch, asked)
 		if err != nil {
-			return nil, 0, false, err
+			return nil, err
 		}
 		ids = append(ids, members...)
 	}
-	for batch := range slices.Chunk(gone, memberBatch) {
-		members, err := s.membersAmong(ctx, tx, r, batch, false)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		ids = append(ids, without(batch, members)...)
-	}
-	return distinct(ids), upTo, more, nil
+	return ids, nil
 }
 
 // ReadSegments reads a watched segment as a whole whose time has come: every minute those that
@@ -383,7 +403,7 @@ func (s *Store) differing(ctx context.Context, tx bun.Tx, w watchRow, after int6
 // has entered enters journeys and exits from them as CheckSegments says, some hundred leads in
 // each transaction. A segment that no journey begins or ends by any more is watched no longer.
 // more tells that there may be others, acted that there is something for a pump to do.
-// One reading is done by one process; what it has left when it ends another one begins anew.
+// One process does a reading. If it ends before that is done, another one begins it anew.
 func (s *Store) ReadSegments(ctx context.Context) (more, acted bool, err error) {
 	defer wrap(&err, "read watched segments")
 	began := s.time()
@@ -395,18 +415,11 @@ func (s *Store) ReadSegments(ctx context.Context) (more, acted bool, err error) 
 	if err != nil {
 		return false, false, err
 	}
-	n := 0
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		n, err = affected(tx.NewUpdate().Model(&w).Set("due_at = ?", stamp{began.Add(readingTime)}).WherePK().Where("due_at = ?", w.DueAt).Exec(ctx))
-		return err
-	})
-	if err != nil || n == 0 { // another process reads it
+	if claimed, err := s.claimReading(ctx, w, began); err != nil || !claimed {
 		return err == nil, false, err
 	}
-	for used, done := false, false; !used; {
-		if used, done, err = s.unwatch(ctx, w.SegmentID); err != nil || done {
-			return true, false, err
-		}
+	if used, err := s.unwatch(ctx, w.SegmentID); err != nil || !used {
+		return true, false, err
 	}
 	if err := s.fillSegment(ctx, w.SegmentID); err != nil {
 		return false, false, err
@@ -422,21 +435,36 @@ func (s *Store) ReadSegments(ctx context.Context) (more, acted bool, err error) 
 	if err != nil {
 		return false, acted, err
 	}
+	return true, acted, s.endReading(ctx, w, began)
+}
+
+// claimReading keeps other processes from the reading of a segment for readingTime, unless another
+// one was first.
+func (s *Store) claimReading(ctx context.Context, w watchRow, began time.Time) (claimed bool, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		n, err := affected(tx.NewUpdate().Model(&w).Set("due_at = ?", stamp{began.Add(readingTime)}).WherePK().Where("due_at = ?", w.DueAt).Exec(ctx))
+		claimed = n > 0
+		return err
+	})
+	return claimed, err
+}
+
+// endReading sets when a segment is read next, unless it was changed meanwhile.
+func (s *Store) endReading(ctx context.Context, w watchRow, began time.Time) error {
 	every := untimedEvery
 	if w.Timed {
 		every = timedEvery
 	}
 	now := s.time()
-	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewUpdate().Model(&w).Set("due_at = ?", stamp{now.Add(max(every, readingRest*now.Sub(began)))}).
 			WherePK().Where("revision = ?", w.Revision).Exec(ctx)
 		return err
 	})
-	return true, acted, err
 }
 
-// enterStep is enterSegments for leads of which time, or nothing that is looked for, has changed
-// in which segment they are.
+// enterStep is enterSegments for leads that have come into a segment, or left it, without a row in
+// segment_checks.
 func (s *Store) enterStep(ctx context.Context, w watchRow, leads []int64) (acted bool, err error) {
 	err = s.writeRows(ctx, len(leads), func(ctx context.Context, tx bun.Tx) error {
 		acted = false // of a try before

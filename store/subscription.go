@@ -63,6 +63,9 @@ func (s *Store) CreateSubscription(ctx context.Context, by waypost.Caller, sub w
 		return sub, err
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+		if err := s.lockTable(ctx, tx, "subscriptions", againstWrites); err != nil {
+			return err
+		}
 		n, err := tx.NewSelect().Model((*subscriptionRow)(nil)).Where("org = ? AND stage = ?", sc.Org, sc.Stage).Count(ctx)
 		if err != nil {
 			return err

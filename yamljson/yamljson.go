@@ -1,4 +1,5 @@
 // Package yamljson turns the YAML that people write into JSON, which the API takes, and back.
+// A journey's definition keeps its comments on the way: definition.go.
 package yamljson
 
 import (
@@ -23,6 +24,15 @@ const maxYAML = 1 << 20
 // 0x1F, 1_000, yes and 2026-12-31 are text. Decoding into Go values would change all of
 // them. YAML that JSON cannot express is an error with its line.
 func ToJSON(data []byte) ([]byte, error) {
+	doc, err := readYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	return toJSON(doc)
+}
+
+// readYAML reads a file of one document; one that holds nothing has no content.
+func readYAML(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
@@ -34,6 +44,10 @@ func ToJSON(data []byte) ([]byte, error) {
 		}
 		return nil, errors.New("it holds several YAML documents; one is expected")
 	}
+	return &doc, nil
+}
+
+func toJSON(doc *yaml.Node) ([]byte, error) {
 	var out bytes.Buffer
 	if len(doc.Content) == 0 {
 		return []byte("null"), nil
@@ -168,26 +182,15 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// FromJSON writes JSON as YAML that ToJSON turns into the same JSON again: a member a line, in
-// their order. Those that first names stand first in every object.
-func FromJSON(data []byte, first ...string) ([]byte, error) {
+// nodesOf is JSON as YAML: a member a line, in their order, but firstMembers before the others.
+func nodesOf(data []byte) (*yaml.Node, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	n, err := readJSON(dec, first)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	if err := enc.Encode(n); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), enc.Close()
+	return readJSON(dec)
 }
 
 // readJSON reads one value.
-func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
+func readJSON(dec *json.Decoder) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {
 		return nil, err
@@ -199,7 +202,7 @@ func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
 			n.Kind = yaml.MappingNode
 		}
 		for dec.More() { // a member's name is a text, as a value is
-			item, err := readJSON(dec, first)
+			item, err := readJSON(dec)
 			if err != nil {
 				return nil, err
 			}
@@ -207,7 +210,7 @@ func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
 		}
 		_, err := dec.Token() // its end
 		if v == '{' {
-			n.Content = arranged(n.Content, first)
+			n.Content = arranged(n.Content)
 		}
 		if len(n.Content) == 0 {
 			n.Style = yaml.FlowStyle
@@ -223,10 +226,10 @@ func readJSON(dec *json.Decoder, first []string) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: "null"}, nil
 }
 
-// arranged puts the members that first names before the others.
-func arranged(members []*yaml.Node, first []string) []*yaml.Node {
+// arranged puts firstMembers before the others.
+func arranged(members []*yaml.Node) []*yaml.Node {
 	var head, rest []*yaml.Node
-	for _, name := range first {
+	for _, name := range firstMembers {
 		for i := 0; i+1 < len(members); i += 2 {
 			if members[i].Value == name {
 				head = append(head, members[i], members[i+1])
@@ -234,7 +237,7 @@ func arranged(members []*yaml.Node, first []string) []*yaml.Node {
 		}
 	}
 	for i := 0; i+1 < len(members); i += 2 {
-		if !slices.Contains(first, members[i].Value) {
+		if !slices.Contains(firstMembers, members[i].Value) {
 			rest = append(rest, members[i], members[i+1])
 		}
 	}

@@ -87,7 +87,7 @@ func TestToJSON(t *testing.T) {
 }
 
 // What is written as YAML is read as the same JSON.
-func TestFromJSON(t *testing.T) {
+func TestYAML(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`{"name":"Welcome","tags":["a","b c"],"nodes":[{"id":"x","for":"48h","next":null}]}`: "name: Welcome\ntags:\n  - a\n  - b c\nnodes:\n  - id: x\n    for: 48h\n    next: null\n",
@@ -95,11 +95,11 @@ func TestFromJSON(t *testing.T) {
 		`{"note":"one\ntwo"}`:    "note: |-\n  one\n  two\n",
 		`{"z":1,"a":2}`:          "z: 1\na: 2\n",
 	} {
-		if out, err := FromJSON([]byte(in)); err != nil || string(out) != want {
+		if out, err := DefinitionFromJSON([]byte(in)); err != nil || string(out) != want {
 			t.Errorf("%s: %q, %v; want %q", in, out, err, want)
 		}
 	}
-	if out, err := FromJSON([]byte(`{"z":{"type":"exit","id":"x"},"name":"n"}`), "name", "id"); err != nil || string(out) != "name: n\nz:\n  id: x\n  type: exit\n" {
+	if out, err := DefinitionFromJSON([]byte(`{"z":{"type":"exit","id":"x"},"name":"n"}`)); err != nil || string(out) != "name: n\nz:\n  id: x\n  type: exit\n" {
 		t.Errorf("arranged: %q, %v", out, err)
 	}
 	for _, text := range []string{
@@ -111,7 +111,7 @@ func TestFromJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := FromJSON(in)
+		out, err := DefinitionFromJSON(in)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -122,7 +122,7 @@ func TestFromJSON(t *testing.T) {
 		}
 	}
 	for _, broken := range []string{"", "{", `{"a"`, "[1", "{]"} {
-		if out, err := FromJSON([]byte(broken)); err == nil {
+		if out, err := DefinitionFromJSON([]byte(broken)); err == nil {
 			t.Errorf("%q: %q and no error", broken, out)
 		}
 	}

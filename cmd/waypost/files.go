@@ -76,9 +76,14 @@ func (c *cli) readValue(value string) ([]byte, error) {
 	return []byte(value), nil
 }
 
-// readObject reads a file that holds one object, in YAML or JSON, as JSON. JSON
-// goes to the gateway as it stands, so that the gateway sees every mistake.
+// readObject reads a file that holds one object, in YAML or JSON, as JSON.
 func (c *cli) readObject(name string) (json.RawMessage, error) {
+	return c.readAs(name, yamljson.ToJSON)
+}
+
+// readAs reads a file that holds one object, in JSON or in YAML, which toJSON takes. JSON goes to
+// the gateway as it stands, so that the gateway sees every mistake.
+func (c *cli) readAs(name string, toJSON func([]byte) ([]byte, error)) (json.RawMessage, error) {
 	data, err := c.readInput(name)
 	if err != nil {
 		return nil, err
@@ -88,7 +93,7 @@ func (c *cli) readObject(name string) (json.RawMessage, error) {
 	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed) {
 		return trimmed, nil
 	}
-	out, err := yamljson.ToJSON(data)
+	out, err := toJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither YAML nor JSON: %w", name, err)
 	}

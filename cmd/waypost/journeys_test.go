@@ -175,8 +175,8 @@ func TestJourneysForecast(t *testing.T) {
 		"POST /v1/journeys/jrn_1/forecast": always(200, `{"journeyId":"jrn_1","total":20000,"sample":1000,"cut":2,"days":[
 			{"date":"2026-01-01","touchpoints":{"whk_b":20000,"whk_a":7},"skipped":3},{"date":"2026-01-02","touchpoints":{},"skipped":0}]}`),
 		"POST /v1/journeys/jrn_2/forecast": always(200, `{"total":0,"sample":0,"cut":0,"days":[{"date":"2026-01-01","touchpoints":{},"skipped":0}]}`),
-		"POST /v1/journeys/jrn_3/forecast": always(200, `{"total":5,"sample":5,"cut":0,"heldOut":1,"days":[],"goal":{"enrollments":120,"converted":40,"expected":1,"low":0,"high":4,"confidence":0.95}}`),
-		"POST /v1/journeys/jrn_4/forecast": always(200, `{"total":5,"sample":5,"cut":0,"days":[],"goal":{"enrollments":1,"converted":1,"expected":null,"low":null,"high":null,"confidence":0.95}}`),
+		"POST /v1/journeys/jrn_3/forecast": always(200, `{"total":5,"sample":5,"cut":0,"heldOut":1,"days":[],"goal":{"leads":4,"enrollments":120,"converted":40,"expected":1,"low":0,"high":4,"confidence":0.95}}`),
+		"POST /v1/journeys/jrn_4/forecast": always(200, `{"total":5,"sample":5,"cut":0,"days":[],"goal":{"leads":5,"enrollments":1,"converted":1,"expected":null,"low":null,"high":null,"confidence":0.95}}`),
 	})
 	runCLI(t, p.environ(), "", "journeys", "forecast", "jrn_1", "--filter", "leadsGroup=3", "--days", "2", "--draft").want(t, 0, []string{
 		"DAY         whk_a  whk_b  ALL    SKIPPED\n" +

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/yamljson"
 )
 
 func versionsPath(journey string) string { return journeyPath(journey) + "/versions" }
@@ -241,7 +242,7 @@ func setFlag(cmd *cobra.Command, set *[]string) {
 
 // readDefinition reads a file with a journey, and puts ids in the place of names.
 func (c *cli) readDefinition(file string, set []string) (json.RawMessage, error) {
-	definition, err := c.readObject(file)
+	definition, err := c.readAs(file, yamljson.DefinitionToJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -268,23 +269,16 @@ func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessag
 	used := map[string]bool{}
 	for _, n := range named {
 		at := slices.IndexFunc(d, func(m member) bool { return m.name == n.list })
-		var items []members
 		if at < 0 {
 			continue
 		}
+		var items []members
 		if json.Unmarshal(d[at].value, &items) != nil {
 			return definition, nil
 		}
 		for _, item := range items {
-			for i, m := range item {
-				var name string
-				if !slices.Contains(n.members, m.name) || json.Unmarshal(m.value, &name) != nil || ids[name] == "" {
-					continue
-				}
-				if item[i].value, err = json.Marshal(ids[name]); err != nil {
-					return nil, fmt.Errorf("encode --set %s: %w", name, err)
-				}
-				used[name] = true
+			if err := setIDs(item, n.members, ids, used); err != nil {
+				return nil, err
 			}
 		}
 		if d[at].value, err = json.Marshal(items); err != nil {
@@ -297,6 +291,21 @@ func setPlaceholders(definition json.RawMessage, pairs []string) (json.RawMessag
 		}
 	}
 	return json.Marshal(d)
+}
+
+// setIDs replaces the names that some members of an item have by ids, and notes which names it has met.
+func setIDs(item members, of []string, ids map[string]string, used map[string]bool) (err error) {
+	for i, m := range item {
+		var name string
+		if !slices.Contains(of, m.name) || json.Unmarshal(m.value, &name) != nil || ids[name] == "" {
+			continue
+		}
+		if item[i].value, err = json.Marshal(ids[name]); err != nil {
+			return fmt.Errorf("encode --set %s: %w", name, err)
+		}
+		used[name] = true
+	}
+	return nil
 }
 
 // unknownName matches the errors about webhooks, journeys and segments that do not exist.

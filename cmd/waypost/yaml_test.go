@@ -21,7 +21,7 @@ func TestDocumentedJourneys(t *testing.T) {
 		t.Fatalf("the page has %d journeys", len(blocks))
 	}
 	for _, block := range blocks {
-		body, err := yamljson.ToJSON(block[1])
+		body, err := yamljson.DefinitionToJSON(block[1])
 		if err != nil {
 			t.Fatal(err)
 		}

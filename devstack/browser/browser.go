@@ -30,6 +30,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"waypost/devstack/datadir"
+	"waypost/devstack/harness"
 	"waypost/devstack/stack"
 	"waypost/limits"
 )
@@ -117,14 +118,7 @@ func begin() (*shared, error) {
 
 // startDev starts waypost-dev on free ports.
 func startDev(ctx context.Context, dir string, out io.Writer) (*stack.Stack, error) {
-	env := []string{"WAYPOST_DATA_DIR=" + dir}
-	for _, name := range []string{
-		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_CONSOLE_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
-		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR",
-	} {
-		env = append(env, name+"=127.0.0.1:0")
-	}
-	return stack.Start(ctx, stack.Options{Environ: env, Out: out, ErrOut: os.Stderr})
+	return stack.Start(ctx, stack.Options{Environ: harness.FreePorts(dir), Out: out, ErrOut: os.Stderr})
 }
 
 // Fresh starts a waypost-dev of the test's own, as somebody has it who has just begun, and

@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -161,6 +162,44 @@ func typeInto(label, text string) string {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, "` + text + `");
 		field.dispatchEvent(new Event("input", {bubbles: true}));
 	}`
+}
+
+// A text's comments are there after its journey was changed on the canvas, and move with their step.
+func TestComments(t *testing.T) {
+	t.Parallel()
+	const text = `# Asks for nothing.
+name: Commented
+start: wait
+nodes:
+  # Not at once,
+  # legal asked for this.
+  - id: wait
+    type: delay
+    for: 72h # three days
+    next: end
+  - id: end
+    type: exit
+
+# That is all.
+`
+	body, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := browser.Open(t, resolve(t, "{Anniversary}"), browser.Look{})
+	at := browser.Eval[string](p, `fetch(location.pathname + "/keep.json", {method: "POST", headers: {"Content-Type": "application/yaml"}, body: `+string(body)+`})
+		.then((a) => a.json()).then((made) => made.path.replace("/edit", ""))`)
+	p.Visit(at + "/edit?node=wait")
+	p.Shows(".wp-form")
+	p.Script(typeInto("Name of the step", "Three days"))
+	stores(p, at+"/draft.json", "Three days")
+	p.Visit(at + "/text")
+	p.Shows(".cm-content")
+	want := strings.Replace(text, "type: delay", "type: delay\n    label: Three days", 1)
+	got := browser.Eval[string](p, `document.querySelector("textarea[data-save]").value`)
+	if _, got, _ = strings.Cut(got, "start:"); got != want[strings.Index(want, "start:")+6:] { // the copy has a name of its own
+		t.Errorf("the text is\n%s", got)
+	}
 }
 
 // Two people edit one draft on the canvas: the second one is told, keeps a copy, and goes on with

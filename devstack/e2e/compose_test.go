@@ -36,6 +36,18 @@ import (
 // repository is the folder of docker-compose.yml and what belongs to it.
 const repository = "../.."
 
+// buildWaypost builds the production program, and returns its path.
+func buildWaypost(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "waypost")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./cmd/waypost")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build waypost: %v\n%s", err, out)
+	}
+	return binary
+}
+
 func repositoryFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, name))
@@ -315,12 +327,7 @@ func TestComposeNatively(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "waypost")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./cmd/waypost")
-	build.Dir = repository
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := buildWaypost(t)
 	base := harness.StartProcess(t, filepath.Join(t.TempDir(), "data"), []string{"--only", "temporal,redis"})
 	here := map[string]string{
 		"WAYPOST_DATABASE_URL":     "sqlite:" + filepath.Join(t.TempDir(), "waypost.db"),

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,26 +30,9 @@ func TestEnteredKilledOnPostgres(t *testing.T) {
 func enteredKilled(t *testing.T, env ...string) {
 	t.Helper()
 	const kills, eachTime = 4, 16
-	posting := make(chan struct{}, 1) // has a value once a first message is under way
-	var slow atomic.Bool
-	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
-		a := harness.Answer{Status: http.StatusOK, Body: `{"succeed":true}`}
-		if attempt == 1 && slow.Load() { // it is killed in the middle
-			a.After = 2 * time.Second
-			select {
-			case posting <- struct{}{}:
-			default:
-			}
-		}
-		return a
-	})
+	r := newSlowReceiver(t)
 	dir := t.TempDir() + "/data"
 	p := harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
-	newLead := func() int64 {
-		var lead struct{ LeadsID int64 }
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-		return lead.LeadsID
-	}
 	// enter is repeated until it is accepted: its sender learns nothing of a process that is killed.
 	enter := func(i int, lead int64) error {
 		if i%2 == 0 {
@@ -58,7 +40,7 @@ func enteredKilled(t *testing.T, env ...string) {
 		}
 		return p.Client.Do(t.Context(), http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint("vip-", lead), "name": "vip", "leadsId": lead}, nil)
 	}
-	before := newLead()
+	before := makeLeads(t, p, 1)[0]
 	if err := enter(0, before); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +50,8 @@ func enteredKilled(t *testing.T, env ...string) {
 		{"id":"hello","type":"touchpoint","webhook":%q,"params":{"what":"{{ enrollment.event.name | default: 'nothing' }}"}}]}`)
 	ends := p.Publish(t, r.URL, `{"name":"Silver","start":"wait","exitOn":[{"segment":"`+segment.ID+`","on":"enter"}],"nodes":[
 		{"id":"wait","type":"delay","for":"72h","next":"late"},{"id":"late","type":"touchpoint","webhook":%q}]}`)
-	leads := make([]int64, kills*eachTime)
+	leads := makeLeads(t, p, kills*eachTime)
 	silver := map[int64]string{}
-	for i := range leads {
-		leads[i] = newLead()
-	}
 	for _, lead := range append(leads[:len(leads):len(leads)], before) {
 		var e struct{ EnrollmentID string }
 		p.Do(t, http.MethodPost, "/v1/journeys/"+ends+"/enrollments", map[string]any{"leadsId": lead}, &e)
@@ -88,7 +67,7 @@ func enteredKilled(t *testing.T, env ...string) {
 				}
 			})
 		}
-		slow.Store(true)
+		r.slow.Store(true)
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
@@ -97,14 +76,11 @@ func enteredKilled(t *testing.T, env ...string) {
 		if round%2 == 0 {
 			<-answered
 		} else {
-			<-posting
+			<-r.posting
 		}
 		p.Kill9(t)
 		<-sent
-		slow.Store(false)
-		for len(posting) > 0 {
-			<-posting
-		}
+		r.quicken()
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
 		answered = make(chan struct{}, 2*len(group))
 		for range 2 { // what was accepted is accepted again, without effect

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,19 +32,7 @@ func TestEntryKilledOnPostgres(t *testing.T) {
 func entryKilled(t *testing.T, env ...string) {
 	t.Helper()
 	const kills, eachTime = 3, 20
-	posting := make(chan struct{}, 1) // has a value once a first message is under way
-	var slow atomic.Bool
-	r := harness.NewReceiver(t, func(m waypost.Message, attempt int) harness.Answer {
-		a := harness.Answer{Status: http.StatusOK, Body: `{"succeed":true}`}
-		if attempt == 1 && slow.Load() { // it is killed in the middle
-			a.After = 2 * time.Second
-			select {
-			case posting <- struct{}{}:
-			default:
-			}
-		}
-		return a
-	})
+	r := newSlowReceiver(t)
 	dir := t.TempDir() + "/data"
 	p := harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
 	journeyID := p.Publish(t, r.URL, `{"name":"Cart","start":"remind","entry":[{"event":"cart","when":"event.total > 50","entryKey":"event.cartId"}],"nodes":[
@@ -54,12 +41,7 @@ func entryKilled(t *testing.T, env ...string) {
 			"next":"thanks","onTimeout":"last"},
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
 		{"id":"last","type":"touchpoint","webhook":%[1]q}]}`)
-	leads := make([]int64, eachTime/2)
-	for i := range leads {
-		var lead struct{ LeadsID int64 }
-		p.Do(t, http.MethodPost, "/v1/leads", map[string]any{"businessParam": map[string]any{"name": "Ada"}}, &lead)
-		leads[i] = lead.LeadsID
-	}
+	leads := makeLeads(t, p, eachTime/2)
 	carts := map[string]bool{} // that are to have an enrollment
 	send := func(round int) {
 		harness.Parallel(eachTime, func(i int) {
@@ -79,19 +61,16 @@ func entryKilled(t *testing.T, env ...string) {
 		for i := range eachTime {
 			carts[fmt.Sprintf("c%d-%d", round, i)] = true
 		}
-		slow.Store(true)
+		r.slow.Store(true)
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
 			send(round)
 		}()
-		<-posting
+		<-r.posting
 		p.Kill9(t)
 		<-sent
-		slow.Store(false)
-		for len(posting) > 0 {
-			<-posting
-		}
+		r.quicken()
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
 		for range 2 { // what was accepted is accepted again, without effect
 			send(round)

@@ -3,12 +3,46 @@ package e2e
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"waypost"
 	"waypost/devstack/harness"
 )
+
+// slowReceiver is a receiver whose sender can be killed in the middle of first attempts.
+type slowReceiver struct {
+	*harness.Receiver
+	slow    atomic.Bool   // first attempts are answered after 2 s
+	posting chan struct{} // has a value once such an attempt is under way
+}
+
+func newSlowReceiver(t *testing.T) *slowReceiver {
+	t.Helper()
+	r := &slowReceiver{posting: make(chan struct{}, 1)}
+	r.Receiver = harness.NewReceiver(t, func(_ waypost.Message, attempt int) harness.Answer {
+		a := harness.Answer{Status: http.StatusOK, Body: `{"succeed":true}`}
+		if attempt == 1 && r.slow.Load() {
+			a.After = 2 * time.Second
+			select {
+			case r.posting <- struct{}{}:
+			default:
+			}
+		}
+		return a
+	})
+	return r
+}
+
+// quicken has what the next sender posts answered at once. The one before is killed.
+func (r *slowReceiver) quicken() {
+	r.slow.Store(false)
+	select {
+	case <-r.posting:
+	default:
+	}
+}
 
 // An attempt that was cut off may have arrived or not. One that did not arrive excuses
 // no other POST.

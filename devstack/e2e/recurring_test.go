@@ -51,6 +51,7 @@ func everyLead(cron, timezone string, more map[string]any) map[string]any {
 	return body
 }
 
+// makeLeads makes n leads, and returns their numbers.
 func makeLeads(t *testing.T, p *harness.Process, n int) []int64 {
 	t.Helper()
 	ids := make([]int64, n)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,12 +97,7 @@ func leadsOf(t *testing.T, p *harness.Process, query string) (ids []int64) {
 // TestStories are three stories of marketers, each with waypost-dev killed in the middle.
 func TestStories(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "waypost")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-w", "-o", binary, "./cmd/waypost")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the command line: %v\n%s", err, out)
-	}
+	binary := buildWaypost(t)
 	for name, story := range map[string]func(*testing.T, string){"abandoned carts": abandonedCarts, "win-back": winBack, "the better message": betterMessage} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,17 +110,9 @@ func TestStories(t *testing.T) {
 // though the process is killed when the carts are accepted, and again in the middle of the
 // reminder.
 func abandonedCarts(t *testing.T, binary string) {
-	var once sync.Once
-	reminded := make(chan struct{})
-	m := marketer{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
-	m.receiver = harness.NewReceiver(t, func(waypost.Message, int) harness.Answer {
-		a := harness.Answer{Status: http.StatusOK}
-		once.Do(func() {
-			a.After = 2 * time.Second // it is killed meanwhile
-			close(reminded)
-		})
-		return a
-	})
+	r := newSlowReceiver(t)
+	r.slow.Store(true)
+	m := marketer{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"), receiver: r.Receiver}
 	p := harness.StartProcess(t, m.dir, []string{"--no-demo"})
 	example, err := os.ReadFile(filepath.Join("..", "..", "examples", "cart-abandoned.yaml"))
 	if err != nil {
@@ -148,9 +134,10 @@ func abandonedCarts(t *testing.T, binary string) {
 	carts()
 	p.Kill9(t)
 	p = harness.StartProcess(t, m.dir, []string{"--no-demo"})
-	carts() // their sender does not know whether they were accepted
-	<-reminded
+	carts()     // their sender does not know whether they were accepted
+	<-r.posting // the reminder
 	p.Kill9(t)
+	r.quicken()
 	p = harness.StartProcess(t, m.dir, []string{"--no-demo"})
 	m.shown(journeyID, "2 enrollments, 2 completed", "2 by an event")
 
@@ -275,20 +262,8 @@ func winBack(t *testing.T, binary string) {
 // them. The process is killed while the first leads after that come.
 func betterMessage(t *testing.T, binary string) {
 	const first, later = 200, 60
-	var after atomic.Bool
-	deciding := make(chan struct{}, 1)
-	m := marketer{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
-	m.receiver = harness.NewReceiver(t, func(_ waypost.Message, attempt int) harness.Answer {
-		a := harness.Answer{Status: http.StatusOK}
-		if attempt == 1 && after.Load() {
-			a.After = 2 * time.Second // it is killed meanwhile
-			select {
-			case deciding <- struct{}{}:
-			default:
-			}
-		}
-		return a
-	})
+	r := newSlowReceiver(t)
+	m := marketer{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"), receiver: r.Receiver}
 	p := harness.StartProcess(t, m.dir, []string{"--no-demo"})
 	journeyID := m.publish(m.file("offer.yaml", "name: Offer", "start: offer",
 		`goal: {event: purchase, value: event.total}`, "nodes:",
@@ -334,11 +309,11 @@ func betterMessage(t *testing.T, binary string) {
 	}
 	m.run("events", "import", m.file("orders.ndjson", lines...))
 
-	after.Store(true)
+	r.slow.Store(true)
 	group(2, later)
-	<-deciding
+	<-r.posting
 	p.Kill9(t)
-	after.Store(false)
+	r.quicken()
 	p = harness.StartProcess(t, m.dir, []string{"--no-demo"})
 	if by := taken(2, later); len(by["shipping"]) != later {
 		t.Errorf("of %d leads after the decision %d got the better message", later, len(by["shipping"]))

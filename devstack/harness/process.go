@@ -45,16 +45,22 @@ type Process struct {
 	exited  chan struct{}
 }
 
-// settings of a waypost-dev that does not collide with another one: free ports everywhere,
-// and the same ones at the next start on the directory.
-func settings(dir string) []string {
-	env := []string{RunMain + "=" + RunDev, "WAYPOST_DATA_DIR=" + dir}
+// FreePorts are settings of a waypost-dev that does not collide with another one: free ports
+// everywhere, and the same ones at the next start on the directory.
+func FreePorts(dir string) []string {
+	env := []string{"WAYPOST_DATA_DIR=" + dir}
 	for _, name := range []string{
 		"WAYPOST_HTTP_ADDR", "WAYPOST_ADMIN_ADDR", "WAYPOST_DEV_TEMPORAL_ADDR", "WAYPOST_DEV_TEMPORAL_UI_ADDR",
 		"WAYPOST_DEV_RECEIVER_ADDR", "WAYPOST_DEV_REDIS_ADDR", "WAYPOST_CONSOLE_ADDR",
 	} {
 		env = append(env, name+"=127.0.0.1:0")
 	}
+	return env
+}
+
+// settings have this program run as a waypost-dev with free ports.
+func settings(dir string) []string {
+	env := append(FreePorts(dir), RunMain+"="+RunDev)
 	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)

@@ -14,17 +14,14 @@ import (
 	"time"
 
 	"waypost/devstack/datadir"
+	"waypost/devstack/harness"
 	"waypost/devstack/stack"
 	"waypost/store/storetest"
 )
 
 // environ is the environment of a stack that meets nobody else's.
 func environ(dir string, more ...string) []string {
-	return append([]string{
-		"WAYPOST_DATA_DIR=" + dir, "WAYPOST_HTTP_ADDR=127.0.0.1:0", "WAYPOST_ADMIN_ADDR=127.0.0.1:0",
-		"WAYPOST_DEV_TEMPORAL_ADDR=127.0.0.1:0", "WAYPOST_DEV_TEMPORAL_UI_ADDR=127.0.0.1:0",
-		"WAYPOST_DEV_RECEIVER_ADDR=127.0.0.1:0", "WAYPOST_DEV_REDIS_ADDR=127.0.0.1:0", "WAYPOST_CONSOLE_ADDR=127.0.0.1:0",
-	}, more...)
+	return append(harness.FreePorts(dir), more...)
 }
 
 func TestStartAndStop(t *testing.T) {

@@ -219,12 +219,14 @@ var entryTests = []test{
 		begins("no entry, and another scope's events", 0)
 	}},
 	{"too many journeys", func(t *testing.T, f *fixture) {
-		for range waypost.MaxEntryRules {
-			f.beginning(t, cart)
-		}
-		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "Cart", []byte(`{}`)))
-		_, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "Cart", Hash: "h", Definition: []byte(`{}`), Entry: []waypost.EntryRule{cart}})
-		wantCode(t, err, waypost.CodeBadRequest)
+		f.SetEntrances(totals{})
+		somePass(t, together(waypost.MaxEntryRules+20, func(int) error {
+			j, err := f.CreateJourney(t.Context(), scope, "Cart", []byte(`{}`))
+			if err == nil {
+				_, err = f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "Cart", Hash: "h", Definition: []byte(`{"least":50}`), Entry: []waypost.EntryRule{cart}})
+			}
+			return err
+		}), waypost.MaxEntryRules, waypost.CodeBadRequest)
 		lead := f.lead(t)
 		_, claimed, err := f.AcceptEventClaimed(t.Context(), scope, cartOf(lead, "e1", 60.0, ""))
 		ok(t, err)

@@ -95,16 +95,22 @@ func together(n int, call func(i int) error) []error {
 // onePasses fails unless exactly one error is nil and the others are Conflicts.
 func onePasses(t testing.TB, errs []error) {
 	t.Helper()
+	somePass(t, errs, 1, waypost.CodeConflict)
+}
+
+// somePass fails unless exactly n errors are nil and the others have a code.
+func somePass(t testing.TB, errs []error, n int, code waypost.ErrorCode) {
+	t.Helper()
 	passed := 0
 	for _, err := range errs {
 		if err == nil {
 			passed++
 			continue
 		}
-		wantCode(t, err, waypost.CodeConflict)
+		wantCode(t, err, code)
 	}
-	if passed != 1 {
-		t.Fatalf("%d of %d concurrent calls passed, want 1", passed, len(errs))
+	if passed != n {
+		t.Fatalf("%d of %d concurrent calls passed, want %d", passed, len(errs), n)
 	}
 }
 

@@ -83,6 +83,27 @@ var segmentTests = []test{
 		ok(t, f.DeleteSegment(t.Context(), scope, g.ID, nil))
 		wantCode(t, f.DeleteSegment(t.Context(), scope, g.ID, nil), waypost.CodeNotFound)
 	}},
+	{"so many of a stage", func(t *testing.T, f *fixture) {
+		somePass(t, together(waypost.MaxSegments+20, func(int) error {
+			_, err := f.CreateSegment(t.Context(), scope, waypost.Segment{Name: "some", When: "lead.gender == 1"})
+			return err
+		}), waypost.MaxSegments, waypost.CodeConflict)
+	}},
+	{"one is named as it is deleted", func(t *testing.T, f *fixture) {
+		for range 20 {
+			g := f.segment(t, "lead.gender == 1")
+			errs := together(2, func(i int) error {
+				if i == 0 {
+					return f.DeleteSegment(t.Context(), scope, g.ID, nil)
+				}
+				_, err := f.CreateSegment(t.Context(), scope, waypost.Segment{Name: "x", When: fmt.Sprintf(`inSegment("%s")`, g.ID)})
+				return err
+			})
+			if (errs[0] == nil) == (errs[1] == nil) {
+				t.Fatalf("it is deleted: %v; it is named: %v", errs[0], errs[1])
+			}
+		}
+	}},
 	{"are refused as they are written", func(t *testing.T, f *fixture) {
 		refused := func(err error, words string) {
 			t.Helper()

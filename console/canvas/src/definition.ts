@@ -16,20 +16,26 @@ export const maxAwaited = 20;
 export const maxEntries = 20;
 export const maxEntryFields = 20;
 
+// Comments are those of the text, which move with the object that has them.
+export type Comments = Record<string, { above?: string; beside?: string; below?: string }>;
+
 export interface Case {
   when?: string | null;
   next?: string | null;
+  comments?: Comments | null;
 }
 
 export interface Awaited {
   event?: string | null;
   when?: string | null;
   next?: string | null;
+  comments?: Comments | null;
 }
 
 export interface Arm {
   weight?: number | null;
   next?: string | null;
+  comments?: Comments | null;
 }
 
 // A number of a param is kept as it is written, if the browser can: see parseJSON.
@@ -64,6 +70,7 @@ export interface Node {
   onFailure?: string | null;
   onTimeout?: string | null;
   onMissed?: string | null;
+  comments?: Comments | null;
 }
 
 // One of the first four members says what begins the journey.
@@ -75,6 +82,7 @@ export interface Entry {
   on?: string | null; // of a segment: enter
   when?: string | null;
   entryKey?: string | null;
+  comments?: Comments | null;
 }
 
 export interface Definition {
@@ -83,12 +91,13 @@ export interface Definition {
   tags?: string[] | null;
   start?: string | null;
   reentry?: { policy?: string | null; every?: string | null } | null;
-  exitOn?: { event?: string | null; segment?: string | null; on?: string | null }[] | null;
+  exitOn?: { event?: string | null; segment?: string | null; on?: string | null; comments?: Comments | null }[] | null;
   quietHours?: { from?: string | null; to?: string | null; timezone?: string | null } | null;
   frequencyCap?: { touchpoints?: number | null; per?: string | null } | null;
   entry?: Entry[] | null;
   goal?: { event?: string | null; when?: string | null; within?: string | null; value?: string | null } | null;
   controlGroup?: number | null;
+  comments?: Comments | null;
   nodes: Node[];
 }
 

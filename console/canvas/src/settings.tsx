@@ -101,7 +101,7 @@ export function Settings({ definition: d, options, problems, change, close }: Se
               {e.segment == null ? (
                 <Text label={`${t.event} ${i + 1}`} value={e.event ?? ""} onChange={(event) => set("exitOn", all.map((x, j) => (j === i ? { ...x, event } : x)))} list={options.events} />
               ) : (
-                <Pick name={`${t.entersSegment} ${i + 1}`} value={e.segment} onChange={(segment) => set("exitOn", all.map((x, j) => (j === i ? { segment, on: "enter" } : x)))} items={options.segments} />
+                <Pick name={`${t.entersSegment} ${i + 1}`} value={e.segment} onChange={(segment) => set("exitOn", all.map((x, j) => (j === i ? { ...x, segment, on: "enter" } : x)))} items={options.segments} />
               )}
               <Tool
                 icon="trash"
@@ -155,7 +155,7 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
   const kind = e.leadCreated ? "leadCreated" : e.leadChanged ? "leadChanged" : e.segment != null ? "segment" : "event";
   const turn = (to: string): void => {
     const kinds: Record<string, Entry> = { event: { event: "" }, leadCreated: { leadCreated: true }, leadChanged: { leadChanged: [] }, segment: { segment: "", on: "enter" } };
-    change({ ...kinds[to], ...tidy({ when: e.when, entryKey: e.entryKey }) });
+    change({ ...kinds[to], ...tidy({ when: e.when, entryKey: e.entryKey, comments: e.comments }) });
   };
   const event = kind === "event" ? (e.event ?? "") : undefined;
   return (

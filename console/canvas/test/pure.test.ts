@@ -433,3 +433,11 @@ test("YAML is completed by where it stands", () => {
   assert.deepEqual(after("nodes:\n  - weekdays: [‸]").slice(0, 2), ["mon", "tue"]);
   assert.deepEqual(after("tags: [‸]"), []);
 });
+
+test("comments of the text go where their step goes", () => {
+  const said = { for: { beside: "three days" } };
+  const d: Definition = { name: "x", start: "a", nodes: [{ id: "a", type: "delay", for: "72h", next: "b", comments: said }, { id: "b", type: "exit" }], comments: { "": { above: "all" } } };
+  const renamed = edit.update(d, "a", { ...node(d, "a"), id: "wait" });
+  assert.deepEqual([node(renamed, "wait").comments, renamed.comments], [said, d.comments]);
+  assert.deepEqual(node(definitionOf(JSON.parse(JSON.stringify(d))), "a").comments, said);
+});

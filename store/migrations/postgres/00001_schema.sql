@@ -573,14 +573,22 @@ CREATE INDEX cohorts_ready ON cohorts (accepted_at, id) WHERE claimed_at IS NULL
 
 -- The free half of a page takes a row's next version beside its first (a HOT update), which
 -- spares the indexes until place changes: a fifth of the log. An enrollment of one touchpoint
--- changes it once, as it ends, which the indexes pay for anyway.
+-- changes it once, as it ends, which the indexes pay for anyway. Numbers stand before texts:
+-- behind a text each would begin at the next multiple of 8 bytes.
 CREATE TABLE enrollments (
+  version BIGINT NOT NULL,
+  leads_id BIGINT NOT NULL,
+  goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  last_seq BIGINT NOT NULL, -- of its timeline
+  created_at BIGINT NOT NULL,
+  depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
+  exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
+  test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
+  deferred BOOLEAN NOT NULL DEFAULT FALSE, -- the last entry is a deferral
   id TEXT COLLATE "C" NOT NULL,
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
   journey_id TEXT COLLATE "C" NOT NULL,
-  version BIGINT NOT NULL,
-  leads_id BIGINT NOT NULL,
   launch_id TEXT COLLATE "C",
   app_id TEXT NOT NULL,
   entry_key TEXT NOT NULL,
@@ -589,18 +597,11 @@ CREATE TABLE enrollments (
   entry TEXT, -- JSON object, what it began by; NULL: a call, its launch or its source
   event BYTEA, -- sealed: the event that it began by
   event_seq BIGINT, -- of that event: what the enrollment waits for comes after it
-  depth SMALLINT NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
-  exits BOOLEAN NOT NULL DEFAULT FALSE, -- its version has journey_exits
-  goal_version BIGINT NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
-  test BOOLEAN NOT NULL DEFAULT FALSE, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT COLLATE "C",
   claimed_at BIGINT, -- by a pump, which gathers it for a cohort
   status TEXT NOT NULL,
   node_id TEXT NOT NULL, -- where it stands
-  last_seq BIGINT NOT NULL, -- of its timeline
-  deferred BOOLEAN NOT NULL DEFAULT FALSE, -- the last entry is a deferral
   move TEXT, -- JSON object: the version that people have ordered it to; NULL once it has gone on
-  created_at BIGINT NOT NULL,
   ended_at BIGINT,
   end_seq BIGINT, -- of the timeline entries that were recorded as it ended
   end_entries TEXT, -- those, as in timeline
@@ -727,39 +728,40 @@ CREATE INDEX notices_others ON notices (id) WHERE NOT bulk;
 -- Few rows and few index entries for a delivery: it is found by its enrollment and visit.
 -- A message to a subscription has that's id instead, the number of its announcement as visit,
 -- and neither journey ('') nor lead (0).
--- The columns from last_round to gave_up describe its last attempt; only other attempts
--- have rows of their own. The room in each page keeps the update that follows every insert
--- off the indexes.
+-- What it says of its last attempt is last_round, last_attempt, last_attempt_at, http_status,
+-- error_class, duration_ms, response and gave_up; only other attempts have rows of their own. The
+-- room in each page keeps the update that follows every insert off the indexes. Numbers stand
+-- before texts, as in enrollments.
 CREATE TABLE deliveries (
-  enrollment_id TEXT COLLATE "C" NOT NULL,
   visit BIGINT NOT NULL,
+  journey_version BIGINT NOT NULL,
+  leads_id BIGINT NOT NULL,
+  round BIGINT NOT NULL DEFAULT 1, -- a redelivery begins another one
+  attempts BIGINT NOT NULL DEFAULT 0, -- that are recorded, of all rounds
+  open_attempt BIGINT NOT NULL, -- that is under way; 0: none
+  last_round BIGINT NOT NULL DEFAULT 0,
+  last_attempt BIGINT NOT NULL DEFAULT 0, -- 0: none
+  http_status BIGINT NOT NULL DEFAULT 0, -- 0: there was no answer
+  duration_ms BIGINT NOT NULL DEFAULT 0,
+  first_attempt_at BIGINT,
+  open_at BIGINT,
+  last_attempt_at BIGINT,
+  succeed BOOLEAN, -- NULL until the delivery is final
+  late BOOLEAN NOT NULL DEFAULT FALSE, -- it was there before its first attempt: held back, or redelivered
+  enrollment_id TEXT COLLATE "C" NOT NULL,
   org TEXT COLLATE "C" NOT NULL,
   stage TEXT COLLATE "C" NOT NULL,
   message_id TEXT COLLATE "C" NOT NULL,
   journey_id TEXT COLLATE "C" NOT NULL,
-  journey_version BIGINT NOT NULL,
   node_id TEXT NOT NULL,
   webhook_id TEXT COLLATE "C" NOT NULL,
-  leads_id BIGINT NOT NULL,
   launch_id TEXT COLLATE "C",
   status TEXT COLLATE "C" NOT NULL,
   deferred_reason TEXT NOT NULL DEFAULT '',
   deferred_since BIGINT, -- microseconds since 1970
-  succeed BOOLEAN, -- NULL until the delivery is final
-  round BIGINT NOT NULL DEFAULT 1, -- a redelivery begins another one
-  attempts BIGINT NOT NULL DEFAULT 0, -- that are recorded, of all rounds
   next_attempt_at BIGINT,
-  first_attempt_at BIGINT,
-  late BOOLEAN NOT NULL DEFAULT FALSE, -- it was there before its first attempt: held back, or redelivered
-  open_attempt BIGINT NOT NULL, -- that is under way; 0: none
-  open_at BIGINT,
   open_by TEXT NOT NULL, -- the process
-  last_round BIGINT NOT NULL DEFAULT 0,
-  last_attempt BIGINT NOT NULL DEFAULT 0, -- 0: none
-  last_attempt_at BIGINT,
-  http_status BIGINT NOT NULL DEFAULT 0, -- 0: there was no answer
   error_class TEXT NOT NULL DEFAULT '',
-  duration_ms BIGINT NOT NULL DEFAULT 0,
   response BYTEA, -- sealed, since it can repeat the message: the answer's message and the beginning of its body
   gave_up TEXT NOT NULL DEFAULT '', -- why the delivery failed for good
   trouble TEXT COLLATE "C" GENERATED ALWAYS AS (CASE WHEN status NOT IN ('pending', 'succeeded') THEN status END) STORED,
