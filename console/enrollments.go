@@ -209,10 +209,10 @@ func (v *visit) why(t waypost.TimelineEntry, segments names) (words, raw string)
 		return v.t("enrollment.why." + enrollWords[m[1]]), m[2]
 	}
 	if m := reasonArm.FindStringSubmatch(r); m != nil {
-		return v.t("enrollment.why.arm", "arm", m[1], "weight", m[2], "all", m[3]), ""
+		return v.t("enrollment.why.arm", "arm", armLetterOf(m[1]), "weight", m[2], "all", m[3]), ""
 	}
 	if m := reasonWinner.FindStringSubmatch(r); m != nil {
-		return v.t("enrollment.why.winner", "arm", m[1]), ""
+		return v.t("enrollment.why.winner", "arm", armLetterOf(m[1])), ""
 	}
 	if m := reasonStatus.FindStringSubmatch(r); m != nil {
 		return v.t("errorClass.httpStatus") + " " + m[1], ""

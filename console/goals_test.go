@@ -108,7 +108,7 @@ func TestWinner(t *testing.T) {
 	reverse := "/journeys/jrn_1/winners/offer/reverse"
 	viewer, _ := s.as(waypost.RoleViewer)
 	page := viewer.get("/journeys/jrn_1?node=offer").Body
-	has(t, page, `<td class="num">66.7%<br>`, `<td class="num">1,234.5</td>`, "Arm 2 has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.")
+	has(t, page, `<td class="num">66.7%<br>`, `<td class="num">1,234.5</td>`, "Arm B has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.")
 	if strings.Contains(page, reverse) {
 		t.Error("a viewer can take the winner back")
 	}

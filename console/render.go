@@ -66,6 +66,7 @@ func functions(language string) template.FuncMap {
 		"tail":     tail,
 		"state":    func(s any) string { return journeyTones[fmt.Sprint(s)] },
 		"share":    shareOf,
+		"arm":      armLetter,
 		"count":    count,
 		"asset":    asset,
 		"icon":     icon,

@@ -148,7 +148,7 @@ type trailItem struct {
 	Message, Failed bool
 }
 
-// became says what became of a visit, and why: case 2 and arm 2 have a number.
+// became says what became of a visit, and why: case 2 has a number, arm 2 a letter.
 func (v *visit) became(s dryRunStep) (what, why, raw string) {
 	if why, raw = v.why(waypost.TimelineEntry{What: s.Result, Reason: s.Reason}, nil); s.Type == "split" {
 		why, raw = "", "" // how the arm was drawn
@@ -162,7 +162,7 @@ func (v *visit) became(s dryRunStep) (what, why, raw string) {
 	case numbered && kind == "event":
 		return v.t("try.result.matched"), why, raw
 	case numbered && kind == "arm":
-		return v.t("try.arm", "n", n), why, raw
+		return v.t("try.arm", "arm", armLetterOf(n)), why, raw
 	case s.Result == "":
 		return "", why, raw
 	}

@@ -109,7 +109,7 @@ func TestBecame(t *testing.T) {
 		{"emit", "failed", "properties.score: division by zero", "Event not emitted||properties.score: division by zero"},
 		{"branch", "case 2", "case 2: lead.gender == 1 → true", "Case 2 is true||lead.gender == 1 → true"},
 		{"branch", "otherwise", "otherwise", "No case is true: otherwise||"},
-		{"split", "arm 2", "arm 2: weight 10 of 100", "Arm 2||"},
+		{"split", "arm 2", "arm 2: weight 10 of 100", "Arm B||"},
 		{"waitForEvent", "event 1", "event purchase: event.amount > 100 → true", "The event came|Event purchase|event.amount > 100 → true"},
 		{"waitForEvent", "", "event purchase; until 2026-01-31T12:00:00.000Z", "|Event purchase · Until 31 Jan 2026, 20:00:00|"},
 		{"waitFor", "matched", `lead.remark == "x" → true`, `The condition is true||lead.remark == "x" → true`},

@@ -60,7 +60,7 @@ func TestGoal(t *testing.T) {
 	p.Accessible()
 
 	p.Visit("/journeys/" + id + "?node=offer")
-	shows(t, p, "#contest", "Arm 2 has won")
+	shows(t, p, "#contest", "Arm B has won")
 	shows(t, p, "#arms tr:nth-child(2) .badge", "Winner")
 	p.Script(`document.querySelector("#contest").scrollIntoView({block: "center"})`)
 	p.Screenshot("goal-arms")

@@ -66,6 +66,7 @@ func TestFiveMinutes(t *testing.T) {
 	p.Screenshot("five-branch")
 	click(t, p, ".actions a[href$='/publish']", ".problem-list") // the canvas is saved before
 	shows(t, p, ".problem-list", "must be a condition")
+	shows(t, p, ".problem-list", "Condition 1")
 	p.Accessible()
 	p.Screenshot("five-cannot")
 	click(t, p, ".problem-list a", ".wp-form")
@@ -293,7 +294,7 @@ func TestBetterMessage(t *testing.T) {
 	}
 	more(80)
 	click(t, p, "#node-choose .step-what a", "#chosen #contest")
-	shows(t, p, "#contest", "Arm 2 has won and takes everybody.") // by itself
+	shows(t, p, "#contest", "Arm B has won and takes everybody.") // by itself
 	shows(t, p, "#arms tr:nth-child(2) .badge", "Winner")
 	p.Accessible()
 	p.Screenshot("ab-won")

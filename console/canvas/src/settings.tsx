@@ -9,6 +9,7 @@ import { Add, Pick, Text, Tool } from "./forms.tsx";
 import { Icon } from "./icons.tsx";
 import type { Options } from "./load.ts";
 import { Problems } from "./panel.tsx";
+import { fill } from "./texts.ts";
 import { title } from "./words.ts";
 
 interface SettingsProps {
@@ -162,7 +163,7 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
     <div className="wp-list-item">
       <div className="wp-row">
         <Pick
-          name={`${t.beginsBy} ${n}`}
+          name={fill(t.beginsBy, { n })}
           value={kind}
           required
           onChange={turn}

@@ -233,6 +233,11 @@ test("several steps are copied, within a journey and into another", async () => 
   await click(labelled("Paste"));
   await stored("win-back", (d, n) => assert.deepEqual(n("offer2", d)?.arms.map((a) => a.next), ["discount2", "gift2"]));
   await is(`/3 problems/.test(${one(".wp-status")}.textContent)`);
+  await click(one(".wp-status .wp-chip"));
+  await is(`document.querySelectorAll(".wp-menu .wp-menu-item").length === 3 && !/\\w\\[\\d/.test(${one(".wp-menu")}.textContent)`);
+  const asked = await js(`${one(".wp-menu-item")}.textContent`);
+  await click(one(".wp-menu-item"));
+  await is(`!document.querySelector(".wp-menu") && ${JSON.stringify(asked)}.startsWith(document.querySelector(".wp-form h2").textContent)`);
   await click(labelled("Undo"));
   await open("journey=birthday&edit");
   await click(labelled("Add a step here: From Start to birthday"));
@@ -292,11 +297,11 @@ test("the settings of the journey have a form", async () => {
   await click(having(".wp-form button", "Add a segment"));
   await js(`{ const s = ${field("Entering a segment 2")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-form button", "Add what begins it"));
-  await js(`{ const s = ${field("Begins by 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await js(`{ const s = ${field("Entry 1")}; s.value = "leadChanged"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await type(field("Fields"), "email, customFields.plan");
   await js("document.activeElement.blur()");
   await click(having(".wp-form button", "Add what begins it"));
-  await js(`{ const s = ${field("Begins by 2")}; s.value = "segment"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
+  await js(`{ const s = ${field("Entry 2")}; s.value = "segment"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await js(`{ const s = ${field("Segment")}; s.value = "seg_06jvh5r0g1s0q2k3m4n5p6q7r8"; s.dispatchEvent(new Event("change", { bubbles: true })); }`);
   await click(having(".wp-check", "Count who reaches a goal"));
   await type(field("Event"), "purchase");
