@@ -250,7 +250,8 @@ type publishPage struct {
 	Affected []standingIn
 }
 
-// stepProblem is a problem with the step that it is of, "" where it is of the journey.
+// stepProblem is a problem with the step that it is of, "" where it is of the journey. Its target is
+// in words.
 type stepProblem struct {
 	waypost.Detail
 	Step, Path string
@@ -258,16 +259,18 @@ type stepProblem struct {
 
 var nodeTarget = regexp.MustCompile(`^nodes\[(\d{1,4})\]\.?`)
 
-// stepProblems finds the steps of problems, which the canvas opens.
-func (d definition) stepProblems(at string, found []waypost.Detail) (out []stepProblem) {
+// stepProblems finds the steps of problems, which the canvas opens; the settings of the journey for
+// all others.
+func (d definition) stepProblems(language, at string, found []waypost.Detail) (out []stepProblem) {
 	for _, f := range found {
-		p := stepProblem{Detail: f, Path: at + "/edit"}
+		p := stepProblem{Detail: f, Path: at + "/edit?settings=1"}
 		if m := nodeTarget.FindStringSubmatch(f.Target); m != nil {
 			if i, _ := strconv.Atoi(m[1]); i < len(d.Nodes) {
 				id := d.Nodes[i].ID
-				p.Step, p.Path, p.Target = d.title(id), p.Path+"?node="+url.QueryEscape(id), f.Target[len(m[0]):]
+				p.Step, p.Path, p.Target = d.title(id), at+"/edit?node="+url.QueryEscape(id), f.Target[len(m[0]):]
 			}
 		}
+		p.Target = placeInWords(language, p.Target)
 		out = append(out, p)
 	}
 	return out
@@ -285,7 +288,7 @@ func (v *visit) reviewPublish() error {
 	data := publishPage{Head: h, Next: h.Journey.PublishedVersion + 1, Seen: etagOf(h.Journey.Draft)}
 	err = together(func() error {
 		found, err := v.problems(h.Journey.ID)
-		data.Problems = draft.stepProblems(h.At, found)
+		data.Problems = draft.stepProblems(v.chosen.Language, h.At, found)
 		return err
 	}, func() error {
 		if h.Journey.PublishedVersion == 0 {

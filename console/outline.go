@@ -216,8 +216,8 @@ func (o *outline) ways(n node) []way {
 		for _, a := range n.Arms {
 			sum += a.Weight
 		}
-		for _, a := range n.Arms {
-			add(o.t("journey.way.arm", "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
+		for i, a := range n.Arms {
+			add(o.t("journey.way.arm", "arm", armName(strconv.Itoa(i+1)), "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
 		}
 	case "waitForEvent":
 		for _, e := range n.Events {

@@ -162,7 +162,7 @@ func (v *visit) became(s dryRunStep) (what, why, raw string) {
 	case numbered && kind == "event":
 		return v.t("try.result.matched"), why, raw
 	case numbered && kind == "arm":
-		return v.t("try.arm", "n", armName(n)), why, raw
+		return v.t("try.arm", "arm", armName(n)), why, raw
 	case s.Result == "":
 		return "", why, raw
 	}

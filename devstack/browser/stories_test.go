@@ -66,6 +66,7 @@ func TestFiveMinutes(t *testing.T) {
 	p.Screenshot("five-branch")
 	click(t, p, ".actions a[href$='/publish']", ".problem-list") // the canvas is saved before
 	shows(t, p, ".problem-list", "must be a condition")
+	shows(t, p, ".problem-list", "Condition 1")
 	p.Accessible()
 	p.Screenshot("five-cannot")
 	click(t, p, ".problem-list a", ".wp-form")

@@ -18,7 +18,7 @@ import type * as code from "./code.ts";
 import { type SaveState, Saver } from "./save.ts";
 import { Settings } from "./settings.tsx";
 import { type TextKey, fill } from "./texts.ts";
-import { type Words, slotLabel } from "./words.ts";
+import { type Words, placeInWords, slotLabel, title } from "./words.ts";
 
 type Step = { do: "change"; change: (d: Definition) => Definition; tag?: string } | { do: "undo" } | { do: "redo" };
 
@@ -33,7 +33,7 @@ function reduce(h: edit.History, s: Step): edit.History {
   }
 }
 
-type Menu = { x: number; y: number; button?: HTMLElement } & ({ what: "insert"; place: edit.Place } | { what: "connect"; source: string; target: string });
+type Menu = { x: number; y: number; button?: HTMLElement } & ({ what: "insert"; place: edit.Place } | { what: "connect"; source: string; target: string } | { what: "problems" });
 
 // What a copy is kept as, where the browser does not let us read the clipboard.
 const clipboardKey = "waypost.clipboard";
@@ -49,7 +49,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   const [state, setState] = useState<SaveState>({ is: "saved" });
   const [found, setFound] = useState<ReadonlyMap<string, edit.Problem[]>>(new Map());
   const [said, say] = useState("");
-  const [settings, openSettings] = useState(false);
+  const [settings, openSettings] = useState(() => new URLSearchParams(location.search).has("settings")); // the page of publishing links there
   const [kept, setKept] = useState<{ name: string; path: string }>();
   useEffect(() => {
     if (!said) return;
@@ -80,6 +80,11 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     const left = new Map([...found].filter(([id]) => id === "" || nodes.has(id)));
     return edit.joined(left, edit.problemsByNode(definition, quick));
   }, [definition, nodes, found, quick]);
+
+  const listed = useMemo(() => {
+    const of = (id: string): string | undefined => (nodes.has(id) ? title(nodes.get(id)!, words) : undefined);
+    return [...problems].flatMap(([id, found]) => found.map((p): Listed => ({ id, text: [of(id), placeInWords(p.target, words.lang), p.message].filter(Boolean).join(words.lang.startsWith("zh") ? "：" : ": ") })));
+  }, [problems, nodes, words]);
 
   const change = useCallback((c: (d: Definition) => Definition, tag?: string) => dispatch({ do: "change", change: c, tag }), []);
   const g = useMemo(() => graph(definition, false), [definition]);
@@ -240,6 +245,11 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     select(new Set(id ? [id] : []));
     openSettings(id === "");
   };
+  const openProblems = (button: HTMLElement): void => {
+    const at = button.getBoundingClientRect();
+    if (listed.length === 1) show(listed[0]!.id);
+    else setMenu({ what: "problems", x: at.left + at.width / 2, y: at.bottom + 8, button });
+  };
   const takeTheirs = async (): Promise<void> => {
     const theirs = await reload();
     if (!theirs) return;
@@ -279,7 +289,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
               <span className="wp-line" />
               <Tool icon="settings" name={t.journeySettings} act={() => show("")} />
             </div>
-            <Status words={words} state={state} problems={problems} show={show} saves={page.save !== ""} />
+            <Status words={words} state={state} problems={listed} open={openProblems} saves={page.save !== ""} />
           </div>
           <Flow graph={g} counted={false} editing problems={problems} selected={selected} select={select} first={first} connect={connect} reconnect={reconnect} />
         </div>
@@ -339,13 +349,28 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
         )}
         {menu && (
           <Popup menu={menu} close={closeMenu}>
+            {menu.what === "problems" &&
+              listed.map((p, i) => (
+                <button
+                  key={i}
+                  type="button"
+                  role="menuitem"
+                  className="wp-menu-item"
+                  onClick={() => {
+                    setMenu(undefined);
+                    show(p.id);
+                  }}
+                >
+                  {p.text}
+                </button>
+              ))}
             {menu.what === "insert"
               ? nodeTypes.map((type) => (
                   <button key={type} type="button" role="menuitem" className={`wp-menu-item wp-${type}`} onClick={() => insert(menu.place, type)}>
                     <TypeName type={type} hint />
                   </button>
                 ))
-              : edit.ways(nodes.get(menu.source)!).map((s, i) => (
+              : menu.what === "connect" && edit.ways(nodes.get(menu.source)!).map((s, i) => (
                   <button
                     key={i}
                     type="button"
@@ -446,10 +471,16 @@ function Palette({ insert }: { insert: (type: NodeType) => void }) {
   );
 }
 
-function Status({ words, state, problems, show, saves }: { words: Words; state: SaveState; problems: ReadonlyMap<string, edit.Problem[]>; show: (id: string) => void; saves: boolean }) {
+// Listed is a problem in words, with the id of the step that it is of; "" is the journey.
+interface Listed {
+  id: string;
+  text: string;
+}
+
+// Status tells what is stored, and opens what keeps it from being published.
+function Status({ words, state, problems, open, saves }: { words: Words; state: SaveState; problems: readonly Listed[]; open: (button: HTMLElement) => void; saves: boolean }) {
   const t = words.texts;
-  const all = [...problems].flatMap(([id, of]) => of.map((p) => ({ id, text: `${[id, p.target].filter(Boolean).join(".")}: ${p.message}` })));
-  const n = all.length;
+  const n = problems.length;
   const text = { saved: t.saved, saving: t.saving, unsaved: t.unsaved, conflict: t.unsaved, refused: t.unsaved, failed: "why" in state ? fill(t.saveFailed, { why: state.why }) : "" }[state.is];
   return (
     <div className="wp-status" role="status">
@@ -459,7 +490,7 @@ function Status({ words, state, problems, show, saves }: { words: Words; state: 
           {t.noProblems}
         </span>
       ) : (
-        <button type="button" className="wp-chip is-warning" title={all.map((p) => p.text).join("\n")} onClick={() => show((all.find((p) => p.id !== "") ?? all[0]!).id)}>
+        <button type="button" className="wp-chip is-warning" title={problems.map((p) => p.text).join("\n")} onClick={(e) => open(e.currentTarget)}>
           <Icon name="missing" size={13} />
           {n === 1 ? t.problems1 : fill(t.problems, { n })}
         </button>
@@ -497,9 +528,10 @@ function Popup({ menu, close, children }: { menu: Menu; close: () => void; child
     e.preventDefault();
     e.stopPropagation();
   };
+  const name = { insert: texts.addStep, connect: texts.connectAs, problems: texts.problemsTitle }[menu.what];
   return (
-    <div className="wp-menu" role="menu" aria-label={menu.what === "insert" ? texts.addStep : texts.connectAs} ref={box} style={at} onKeyDown={keys}>
-      <h2>{menu.what === "insert" ? texts.addStep : texts.connectAs}</h2>
+    <div className="wp-menu" role="menu" aria-label={name} ref={box} style={at} onKeyDown={keys}>
+      <h2>{name}</h2>
       {children}
     </div>
   );

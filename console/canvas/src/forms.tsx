@@ -12,7 +12,7 @@ import type { Options } from "./load.ts";
 import { PanelHead, Problems } from "./panel.tsx";
 import { paramOf, paramText, valueOf } from "./param.ts";
 import { fill } from "./texts.ts";
-import { armShare, dayName, title } from "./words.ts";
+import { armLetter, armShare, dayName, title } from "./words.ts";
 
 interface FormProps {
   definition: Definition;
@@ -236,7 +236,7 @@ function Fields(props: FormProps) {
               <div className="wp-list-item" key={i}>
                 <div className="wp-row">
                   <Text
-                    name={`${String.fromCharCode(65 + i)} · ${armShare(node, i, words.lang)}`}
+                    name={`${armLetter(i)} · ${armShare(node, i, words.lang)}`}
                     label={t.weight}
                     type="number"
                     value={String(a.weight ?? "")}

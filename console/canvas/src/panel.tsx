@@ -9,7 +9,7 @@ import type { Problem } from "./edit.ts";
 import { Icon } from "./icons.tsx";
 import { type TextKey } from "./texts.ts";
 import { paramText } from "./param.ts";
-import { full, percent, slotLabel, summary, title, typeName } from "./words.ts";
+import { full, percent, placeInWords, slotLabel, summary, title, typeName } from "./words.ts";
 
 // Links are addresses of the console, in which {node} stands for the id of the node.
 export type Links = Partial<Record<"standing" | "failed" | "deliveries", string>>;
@@ -33,6 +33,7 @@ export function PanelHead({ node, close }: { node: Node; close: () => void }) {
 }
 
 export function Problems({ problems }: { problems: readonly Problem[] }) {
+  const { lang } = useShared().words;
   if (problems.length === 0) return null;
   return (
     <ul className="wp-problems">
@@ -40,7 +41,7 @@ export function Problems({ problems }: { problems: readonly Problem[] }) {
         <li key={i}>
           <Icon name="missing" size={14} />
           <span>
-            {p.target && <code>{p.target}</code>} {p.message}
+            {p.target && <b>{placeInWords(p.target, lang)}</b>} {p.message}
           </span>
         </li>
       ))}

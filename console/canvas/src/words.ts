@@ -1,6 +1,7 @@
 // What a definition says, in words: summaries of nodes, labels of edges, numbers.
 
 import { type Node, type NodeType, type Slot, weekdays } from "./definition.ts";
+import places from "../../i18n/places.json";
 import { durationInWords } from "./duration.ts";
 import type { GraphEdge } from "./graph.ts";
 import { type Texts, fill } from "./texts.ts";
@@ -102,6 +103,33 @@ export function armShare(n: Node, index: number, lang: string): string {
   return percent(n.arms?.[index]?.weight ?? 0, all, lang);
 }
 
+// armLetter is what people call an arm, of which the first is 0: A.
+export const armLetter = (index: number): string => (index < 26 ? String.fromCharCode(65 + index) : String(index + 1));
+
+// placeInWords says what a path of a definition, or of a node, is of: Goal: Within. From the first
+// member on that has no name, which people have named, the path is written as it is. places.go of
+// the console does the same.
+export function placeInWords(target: string, lang: string): string {
+  const names: Record<string, string> = lang.startsWith("zh") ? places.zh : places.en;
+  const words: string[] = [];
+  let above = "";
+  for (let rest = target; rest; ) {
+    const dot = rest.indexOf(".");
+    const member = dot < 0 ? rest : rest.slice(0, dot);
+    const after = dot < 0 ? "" : rest.slice(dot + 1);
+    const index = /\[(\d{1,4})\]$/.exec(member);
+    const key = index ? `${member.slice(0, index.index)}[]` : member;
+    const text = key ? (names[`${above}.${key}`] ?? names[key]) : undefined;
+    if (text === undefined) return [...words, rest].join(names[""]);
+    const i = Number(index?.[1] ?? 0);
+    if (text) words.push(fill(text, { n: i + 1, a: armLetter(i) }));
+    if (after && ["params", "set", "properties"].includes(key)) return [...words, after].join(names[""]); // their members are of people's choice
+    above = key;
+    rest = after;
+  }
+  return words.join(names[""]);
+}
+
 // slotLabel says when a lead takes a way; "" where there is no other.
 export function slotLabel(n: Node, s: Slot, w: Words): string {
   const t = w.texts;
@@ -116,7 +144,7 @@ export function slotLabel(n: Node, s: Slot, w: Words): string {
     case "otherwise":
       return t.otherwise;
     case "arm":
-      return fill(t.arm, { n: String.fromCharCode(65 + s.index), share: armShare(n, s.index, w.lang) });
+      return fill(t.arm, { n: armLetter(s.index), share: armShare(n, s.index, w.lang) });
     case "onFailure":
       return n.type === "touchpoint" ? t.onFailure : t.onNotDone;
     case "onTimeout":

@@ -233,6 +233,11 @@ test("several steps are copied, within a journey and into another", async () => 
   await click(labelled("Paste"));
   await stored("win-back", (d, n) => assert.deepEqual(n("offer2", d)?.arms.map((a) => a.next), ["discount2", "gift2"]));
   await is(`/3 problems/.test(${one(".wp-status")}.textContent)`);
+  await click(one(".wp-status .wp-chip"));
+  await is(`document.querySelectorAll(".wp-menu .wp-menu-item").length === 3 && !/\\w\\[\\d/.test(${one(".wp-menu")}.textContent)`);
+  const asked = await js(`${one(".wp-menu-item")}.textContent`);
+  await click(one(".wp-menu-item"));
+  await is(`!document.querySelector(".wp-menu") && ${JSON.stringify(asked)}.startsWith(document.querySelector(".wp-form h2").textContent)`);
   await click(labelled("Undo"));
   await open("journey=birthday&edit");
   await click(labelled("Add a step here: From Start to birthday"));

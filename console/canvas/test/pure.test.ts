@@ -13,7 +13,7 @@ import { texts } from "../src/texts.ts";
 import { completeYAML } from "../src/yamlcomplete.ts";
 import { idsOf, placeOfPath, whereIs } from "../src/yamlpath.ts";
 import { spans } from "../src/highlight.ts";
-import { edgeLabel, percent, short, slotLabel, summary, title, typeName } from "../src/words.ts";
+import { armLetter, edgeLabel, percent, placeInWords, short, slotLabel, summary, title, typeName } from "../src/words.ts";
 
 const journey = (): Definition => ({
   name: "Test",
@@ -362,6 +362,20 @@ test("a template is completed within its tags", () => {
   assert.deepEqual(offered("liquid", "{{ lead.name }} and lead."), []);
   assert.equal(offered("liquid", "{% assign first = 1 %}{{ ")[0], "first");
   assert.equal(first("liquid", "{{ touchpoints.", { ...names, touchpoints: ["a-b"] }), "{{ touchpoints.a-b");
+});
+
+test("a path is said in words", () => {
+  const both = (target: string): string[] => [placeInWords(target, "en"), placeInWords(target, "zh-CN")];
+  assert.deepEqual(both("entry[1].when"), ["Entry 2: Only if", "进入方式 2：仅当"]);
+  assert.deepEqual(both("exitOn[1]"), ["Exit 2", "退出条件 2"]);
+  assert.deepEqual(both("goal.within"), ["Goal: Within", "目标：时间范围"]);
+  assert.deepEqual(both("quietHours.from"), ["Quiet hours: From", "免打扰时段：从"]);
+  assert.deepEqual(both("cases[0].when"), ["Condition 1", "条件 1"]);
+  assert.deepEqual(both("arms[1].weight"), ["Arm B: Weight", "分组 B：权重"]);
+  assert.deepEqual(both("params.name"), ["Parameters: name", "参数：name"]);
+  assert.deepEqual(both("newer.name"), ["newer.name", "newer.name"]);
+  assert.deepEqual(both(""), ["", ""]);
+  assert.deepEqual([armLetter(0), armLetter(19)], ["A", "T"]);
 });
 
 test("a problem names its place", () => {
