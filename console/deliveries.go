@@ -66,6 +66,20 @@ func (v *visit) deliveries() error {
 		p.Steps, err = v.stepNames(versions)
 		return err
 	}}
+	var of launch
+	var told subscription
+	if id := v.r.URL.Query().Get("launchId"); id != "" {
+		calls = append(calls, func() (err error) {
+			of, err = v.gateway.launch(ctx, id)
+			return unlessGone(err)
+		})
+	}
+	if id := v.r.URL.Query().Get("subscriptionId"); id != "" {
+		calls = append(calls, func() (err error) {
+			told, _, err = v.gateway.subscription(ctx, id)
+			return unlessGone(err)
+		})
+	}
 	if v.r.URL.Query().Get("cursor") == "" {
 		calls = append(calls, func() (err error) {
 			p.Groups, p.Again, err = v.failures(filters)
@@ -79,6 +93,10 @@ func (v *visit) deliveries() error {
 		return err
 	}
 	p.Filters = v.deliveryFilters(p.Journeys, p.Webhooks)
+	p.Filters.say("subscriptionId", told.Name)
+	if of.LaunchID != "" {
+		p.Filters.say("launchId", v.launchName(of, p.Journeys.Of(of.JourneyID)))
+	}
 	p.Exports = filters.exports("/deliveries/export")
 	return v.render(page{Name: "deliveries", Title: v.t("deliveries.title"), Place: "deliveries", Live: 5, Data: p})
 }
@@ -245,10 +263,10 @@ func (v *visit) exportDeliveries() error {
 // deliveryPage is the data of the page of one delivery.
 type deliveryPage struct {
 	deliveryDetail
-	Journey, Subscription, Webhook, Step string // their names
-	Rounds                               []round
-	Headers                              []header
-	Body                                 string // indented
+	Journey, Subscription, Webhook, Step, Lead string // their names
+	Rounds                                     []round
+	Headers                                    []header
+	Body                                       string // indented
 }
 
 // round is the journey's series of attempts, or that of a redelivery.
@@ -283,6 +301,11 @@ func (v *visit) delivery() error {
 	}, func() error {
 		steps, err := v.stepNames([]inVersion{d.in()})
 		p.Step = steps.Of(d.JourneyID, d.JourneyVersion, d.NodeID)
+		return err
+	}, func() (err error) {
+		if d.LeadsID != 0 {
+			p.Lead, err = v.leadName(d.LeadsID)
+		}
 		return err
 	}, func() error {
 		if d.SubscriptionID == "" {

@@ -137,8 +137,22 @@ func (v *visit) launch() error {
 			return err
 		}
 	}
-	return v.render(page{Name: "launch", Title: v.t("launches.of", "journey", data.Journey), Place: "launches", Live: live, Scripts: []string{"chart.js"},
+	return v.render(page{Name: "launch", Title: v.launchName(l, data.Journey), Place: "launches", Live: live, Scripts: []string{"chart.js"},
 		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})
+}
+
+// launchName is what people call a launch: its journey and, unless it recurs, when it begins or began.
+func (v *visit) launchName(l launch, journey string) string {
+	at := l.CreatedAt
+	for _, begins := range []time.Time{l.StartAt, l.StartedAt} {
+		if !begins.IsZero() {
+			at = begins
+		}
+	}
+	if l.Schedule != nil || at.IsZero() {
+		return v.t("launches.of", "journey", journey)
+	}
+	return v.t("launches.ofAt", "journey", journey, "time", at.In(v.chosen.Zone).Format(timeLayouts[v.chosen.Language]))
 }
 
 // controlLaunch makes the handler of a form that changes a launch's state.

@@ -20,6 +20,9 @@ type filter struct {
 	Further bool // stands below the others, and is hidden until it is asked for or set
 	Zone    *time.Location
 
+	// Said is what people call the value, "" if that is not known; for type id.
+	Said string
+
 	without string // for type id: the address of the list without it
 }
 
@@ -95,6 +98,15 @@ func newFilterBar(r *http.Request, filters ...filter) filterBar {
 		bar.Filters[i].without = bar.at(without)
 	}
 	return bar
+}
+
+// say gives a filter what people call its value.
+func (b filterBar) say(name, said string) {
+	for i := range b.Filters {
+		if b.Filters[i].Name == name {
+			b.Filters[i].Said = said
+		}
+	}
 }
 
 // values are the filters that are set, as the URL of the list has them.
