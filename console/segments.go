@@ -199,12 +199,16 @@ func (v *visit) builderOptions() error {
 	ctx := v.r.Context()
 	var fields []customField
 	var events, channels []string
+	var properties map[string][]string
 	var journeys, segments names
 	err := together(func() (err error) {
 		fields, err = v.gateway.customFields(ctx)
 		return err
 	}, func() (err error) {
 		events, err = v.gateway.eventNames(ctx)
+		return err
+	}, func() (err error) {
+		properties, err = v.gateway.eventProperties(ctx)
 		return err
 	}, func() (err error) {
 		channels, err = v.gateway.channels(ctx)
@@ -219,7 +223,7 @@ func (v *visit) builderOptions() error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"fields": fields, "events": events, "channels": channels, "journeys": journeys, "segments": segments})
+	body, err := json.Marshal(map[string]any{"fields": fields, "events": events, "properties": properties, "channels": channels, "journeys": journeys, "segments": segments})
 	if err != nil {
 		return err
 	}

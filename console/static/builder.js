@@ -1,13 +1,13 @@
 // The form of a segment: rows and groups beside the text of the condition (condition.js), and the
 // count of the condition as it stands.
-import { complete, faultsOf, partsOf, read, whats, write } from "./condition.js";
+import { complete, faultsOf, partsOf, properties, read, whats, write } from "./condition.js";
 
 const form = document.querySelector("form[data-builder]");
 const area = form.elements.when;
 const texts = JSON.parse(form.dataset.texts);
 const place = document.getElementById("builder");
 const plain = document.getElementById("plain");
-const options = { fields: [], events: [], journeys: [], segments: [], channels: [] };
+const options = { fields: [], events: [], properties: {}, journeys: [], segments: [], channels: [] };
 const touchpoints = new Map(); // by journey: [{id, name}], undefined until they are read
 
 let tree; // undefined: rows cannot say the text
@@ -37,9 +37,20 @@ const freshRow = () => ({ what: "name", op: "is" });
 const freshGroup = () => ({ join: "all", items: [freshRow()] });
 const identity = ["name", "event", "journey", "node", "segment"]; // what a row is about, before its operator
 
-// An operator of events has a second one, with In, for a span of time.
-const windowed = (op) => op.endsWith("In");
-const unwindowed = (op) => op.replace(/In$/, "");
+// An operator of events has a second one, with In, for a span of time, and each of both others for a
+// property, which stands behind a dot.
+const windowed = (op) => op.split(".")[0].endsWith("In");
+const baseOf = (op) => op.split(".")[0].replace(/In$/, "");
+const propertyOf = (op) => op.split(".")[1] ?? "";
+
+// compose changes a part of a row's operator.
+function compose(row, { base = baseOf(row.op), within = windowed(row.op), property = propertyOf(row.op) }) {
+  redraw(() => {
+    row.op = base + (within ? "In" : "") + (property && `.${property}`);
+    if (within) row.span ??= "P30D";
+    changed();
+  });
+}
 
 function picker(label, key, value, choices, change, bad) {
   const known = choices.flatMap((c) => c.choices ?? [c]).some((c) => c.value === value);
@@ -123,7 +134,7 @@ function control(row, { part, kind }, label, key, bad) {
     case "event":
       return [input(label, key, value, "text", set, bad, { list: "builder-events", dir: "ltr", spellcheck: "false" })];
     case "name":
-      return [input(label, key, value, "text", set, bad, { list: row.what === "consents" ? "builder-channels" : "builder-fields" })];
+      return [input(label, key, value, "text", set, bad, { list: { consents: "builder-channels", event: "builder-properties" }[row.what] ?? "builder-fields" })];
     case "journey":
       return [picker(label, key, value, ids(options.journeys), (v) => redraw(() => {
         delete row.node;
@@ -190,21 +201,28 @@ function opPicker(row, path) {
   const option = (op) => ({ value: op, label: texts[`op.${row.what}.${op}`] ?? say(`op.${op}`) });
   const choices = row.what === "customFields"
     ? Object.entries(kindsOfOps).map(([kind, ops]) => ({ label: say(`kind.${kind}`), choices: ops.map(option) }))
-    : Object.keys(whats[row.what].forms).filter((op) => !windowed(op)).map(option);
-  return picker(say("label.op"), `${path}:op`, unwindowed(row.op), choices, (op) => redraw(() => {
-    row.op = windowed(row.op) ? `${op}In` : op;
-    changed();
-  }), {});
+    : Object.keys(whats[row.what].forms).filter((op) => op === baseOf(op)).map(option);
+  return picker(say("label.op"), `${path}:op`, baseOf(row.op), choices, (base) => compose(row, { base }), {});
 }
 
 // withinPicker says whether all events count, or those of a span of time.
 function withinPicker(row, path) {
   const choices = [{ value: "ever", label: say("ever") }, { value: "in", label: say("inLast") }];
-  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => redraw(() => {
-    row.op = unwindowed(row.op) + (v === "in" ? "In" : "");
-    row.span ??= "P30D";
-    changed();
-  }), {});
+  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => compose(row, { within: v === "in" }), {});
+}
+
+// Operators of properties, by the type that they compare.
+const propertyKinds = ["text", "number"].map((kind) => [kind, kindsOfOps[kind].filter((op) => op in properties)]);
+
+// wherePicker says whether all events count, or those with a property.
+function wherePicker(row, path) {
+  const choices = [{ value: "any", label: say("whatever") }, { value: "with", label: say("where") }];
+  return picker(say("label.where"), `${path}:where`, propertyOf(row.op) ? "with" : "any", choices, (v) => compose(row, { property: v === "with" ? "is" : "" }), {});
+}
+
+function propertyPicker(row, path) {
+  const choices = propertyKinds.map(([kind, ops]) => ({ label: say(`kind.${kind}`), choices: ops.map((op) => ({ value: op, label: say(`op.${op}`) })) }));
+  return picker(say("label.op"), `${path}:property`, propertyOf(row.op), choices, (property) => compose(row, { property }), {});
 }
 
 const removeButton = (label, path, remove) => element("button", {
@@ -220,17 +238,19 @@ function rowElement(row, path, number, remove) {
   const marks = (part) => (row === faulty || faults.some((f) => f.part === part) ? { "aria-invalid": "true", "aria-describedby": id } : {});
   const inputs = (parts) => parts.flatMap((p) => control(row, p, say(`label.${p.part}`), `${path}:${p.part}`, marks(p.part)));
   const parts = partsOf(row).filter((p) => p.part !== "name" || !listed(row));
-  const first = parts.filter((p) => identity.includes(p.part));
-  const spans = row.what === "event" ? parts.filter((p) => p.part === "span") : [];
-  const values = parts.filter((p) => !first.includes(p) && !spans.includes(p));
+  const ofEvent = row.what === "event" ? parts.filter((p) => ["span", "name", "text", "amount"].includes(p.part)) : [];
+  const [spans, names, compared] = [["span"], ["name"], ["text", "amount"]].map((of) => ofEvent.filter((p) => of.includes(p.part)));
+  const first = parts.filter((p) => identity.includes(p.part) && !ofEvent.includes(p));
+  const values = parts.filter((p) => !first.includes(p) && !ofEvent.includes(p));
   const shown = element("div", { class: `rule${says ? " faulty" : ""}`, role: "group", "aria-label": say("condition", { n: number }) },
     element("div", { class: "rule-parts" },
       whatPicker(row, path),
       ...inputs(first),
       opPicker(row, path),
       ...values.flatMap((p, i) => [...(i > 0 ? [element("span", {}, say("and"))] : []), ...inputs([p])]),
-      row.what === "event" ? withinPicker(row, path) : undefined,
-      ...inputs(spans)),
+      ...(row.what === "event" ? [withinPicker(row, path), ...inputs(spans), wherePicker(row, path), ...inputs(names)] : []),
+      propertyOf(row.op) ? propertyPicker(row, path) : undefined,
+      ...inputs(compared)),
     removeButton(say("remove", { n: number }), path, remove),
     says ? element("p", { class: "fault", id }, icon("warning"), says) : undefined);
   rowOf.set(shown, row);
@@ -300,7 +320,8 @@ function redraw(change, path) {
   const shown = tree ? [groupElement(tree, "0", "", 0)] : [element("div", { class: "note info" }, icon("pen"), element("p", {}, say("byHand")))];
   if (tree && fault && !faulty) shown.push(element("p", { class: "fault", role: "alert" }, icon("warning"), fault));
   place.replaceChildren(...shown,
-    list("builder-events", options.events), list("builder-channels", options.channels), list("builder-fields", options.fields.map((f) => f.name)));
+    list("builder-events", options.events), list("builder-channels", options.channels), list("builder-fields", options.fields.map((f) => f.name)),
+    list("builder-properties", [...new Set(Object.values(options.properties).flat())]));
   const focus = path
     ? place.querySelector(`[data-key^="${path}:"], [data-key^="${path}."]`)
     : key && [...place.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key);

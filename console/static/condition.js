@@ -12,6 +12,7 @@ const holes = {
   A: { part: "text", kind: "text" },
   N: { part: "n", kind: "number" },
   M: { part: "m", kind: "number" },
+  X: { part: "amount", kind: "number" },
   I: { part: "n", kind: "times" },
   D: { part: "from", kind: "day" },
   E: { part: "to", kind: "day" },
@@ -34,6 +35,18 @@ const numbers = { eq: "F == N", neq: "U || F != N", gt: "F > N", gte: "F >= N", 
 const days = { before: "F < D", after: "F > D", period: "D <= F && F <= E" };
 const moments = { within: "F > now - duration(W)", longer: "F < now - duration(W)", earlier: "F < timestamp(T)", since: "F >= timestamp(T)" };
 const answers = { yes: "F == true", no: "F == false" };
+
+// Of events, those can be counted of which a property is so; it may be missing.
+export const properties = {
+  is: "S && F == A", isNot: "U || F != A", contains: "S && F.contains(A)",
+  eq: "S && F == X", neq: "U || F != X", gt: "S && F > X", gte: "S && F >= X", lt: "S && F < X", lte: "S && F <= X",
+};
+
+// withProperties adds to the forms of events those with a property, by an operator such as done.gt.
+const withProperties = (forms) => ({
+  ...forms,
+  ...Object.fromEntries(Object.entries(forms).flatMap(([op, form]) => Object.entries(properties).map(([how, of]) => [`${op}.${how}`, form.replace(").count()", `).filter(e, ${of}).count()`)]))),
+});
 
 const text = { ...texts, ...setOrNot };
 const number = { ...numbers, ...setOrNot };
@@ -75,10 +88,10 @@ export const whats = {
   },
   event: {
     group: "behaviour", always: true,
-    forms: {
+    forms: withProperties({
       done: "events(V).count() >= I", doneIn: "events(V, duration(W)).count() >= I", most: "events(V).count() <= I", mostIn: "events(V, duration(W)).count() <= I",
       exactly: "events(V).count() == I", exactlyIn: "events(V, duration(W)).count() == I", never: "events(V).count() == 0", neverIn: "events(V, duration(W)).count() == 0",
-    },
+    }),
   },
   delivered: { group: "behaviour", always: true, forms: { yes: "delivered(J, G)", no: "!delivered(J, G)" } },
   entered: { group: "behaviour", always: true, forms: { yes: "entered(J)", no: "!entered(J)" } },
@@ -92,7 +105,7 @@ const total = new Set(["set", "unset", "isNot", "neq", "notContains", "notYes"])
 export function partsOf(row) {
   const { forms, named } = whats[row.what];
   const found = [...forms[row.op].matchAll(/\b[A-Z]\b/g)].map(([hole]) => holes[hole]).filter((h, i, all) => h && all.indexOf(h) === i);
-  return named ? [holes.K, ...found] : found;
+  return named || row.op.includes(".") ? [holes.K, ...found] : found;
 }
 
 const maxExact = 2 ** 53;
@@ -128,12 +141,16 @@ export const complete = (item) => (item.join ? item.items.length > 0 && item.ite
 const reserved = new Set("as break const continue else false for function if import in let loop null package namespace return true var void while".split(" "));
 const plain = (name) => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !reserved.has(name);
 
+// ofNames is what has fields, or properties, by names of people's choice; undefined for all others.
+const ofNames = (what) => (whats[what].named ? `lead.${what}` : what === "event" ? "e" : undefined);
+
 // fieldOf is how a row's field is written, and how CEL asks whether it is set.
 function fieldOf({ what, name }) {
-  if (!whats[what].named) return { F: `lead.${what}`, S: `lead.${what} != null`, U: `lead.${what} == null` };
-  if (plain(name)) return { F: `lead.${what}.${name}`, S: `has(lead.${what}.${name})`, U: `!has(lead.${what}.${name})` };
-  const has = `${quote(name)} in lead.${what}`;
-  return { F: `lead.${what}[${quote(name)}]`, S: has, U: `!(${has})` };
+  const of = ofNames(what);
+  if (!of || name === undefined) return { F: `lead.${what}`, S: `lead.${what} != null`, U: `lead.${what} == null` };
+  if (plain(name)) return { F: `${of}.${name}`, S: `has(${of}.${name})`, U: `!has(${of}.${name})` };
+  const has = `${quote(name)} in ${of}`;
+  return { F: `${of}[${quote(name)}]`, S: has, U: `!(${has})` };
 }
 
 const formOf = (what, op, guarded) => {
@@ -157,7 +174,7 @@ export function write(group) {
   let out = "";
   const places = [];
   const item = (it, guarded, alone) => {
-    const parens = !alone && (it.join ? it.join !== "none" : / (?:&&|\|\|) /.test(formOf(it.what, it.op, guarded)));
+    const parens = !alone && (it.join ? it.join !== "none" : / (?:&&|\|\|) /.test(formOf(it.what, it.op, guarded).replace(/filter\(.*\)\./, "")));
     if (parens) out += "(";
     if (it.join) members(it, guarded);
     else {
@@ -351,7 +368,7 @@ function note({ part }, value, found) {
 // Forms that are read beside those that are written: a number of events that is written another way,
 // and an answer that stands alone.
 const others = {
-  event: { done: "events(V).count() > I", doneIn: "events(V, duration(W)).count() > I" },
+  event: withProperties({ done: "events(V).count() > I", doneIn: "events(V, duration(W)).count() > I" }),
   test: { yes: "F" },
   consents: { yes: "F" },
 };
@@ -362,12 +379,10 @@ const trees = new Map();
 function treesOf(guarded) {
   if (trees.has(guarded)) return trees.get(guarded);
   const list = [];
-  for (const [what, { forms, named }] of Object.entries(whats)) {
-    const fields = named
-      ? [
-          { F: `lead.${what}.K`, S: `has(lead.${what}.K)`, U: `!has(lead.${what}.K)` },
-          { F: `lead.${what}.K`, S: `K in lead.${what}`, U: `!(K in lead.${what})` },
-        ]
+  for (const [what, { forms }] of Object.entries(whats)) {
+    const of = ofNames(what);
+    const fields = of
+      ? [{ F: `${of}.K`, S: `has(${of}.K)`, U: `!has(${of}.K)` }, { F: `${of}.K`, S: `K in ${of}`, U: `!(K in ${of})` }]
       : [fieldOf({ what })];
     const add = (op, form, more) => {
       for (const field of fields) list.push({ what, op, more, tree: parse(form.replace(/\b[FSU]\b/g, (hole) => field[hole])) });
