@@ -10,7 +10,7 @@
 //     api_deliveries.go, api_enrollments.go, api_journeys.go, api_leads.go,
 //     api_segments.go, api_subscriptions.go, api_suppressions.go, api_webhooks.go, names.go
 //   - pages: render.go, view.go, form.go, pairs.go, list.go, errors.go, faults.go,
-//     static.go
+//     places.go, static.go
 //   - pages that many look at: live.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go

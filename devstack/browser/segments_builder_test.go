@@ -68,6 +68,10 @@ func TestSegmentBuilder(t *testing.T) {
 	p.Fill("[data-key='0.2:op']", "never")
 	p.Fill("[data-key='0.2:within']", "in")
 	p.Fill("[data-key='0.2:span']", "90")
+	p.Fill("[data-key='0.2:where']", "with")
+	p.Fill("[data-key='0.2:name']", "total")
+	p.Fill("[data-key='0.2:property']", "gt")
+	p.Fill("[data-key='0.2:amount']", "99.5")
 	p.Click("[data-key='0:add']")
 	p.Fill("[data-key='0.3:what']", "createdAt")
 	p.Fill("[data-key='0.3:op']", "since")
@@ -89,7 +93,7 @@ func TestSegmentBuilder(t *testing.T) {
 	p.Until(`document.querySelector("#count .huge").textContent === "2"`)
 	path := browser.Eval[string](p, "location.pathname")
 	when := api.Do("GET", "/v1"+path, nil)["when"]
-	for _, part := range []string{`lead.customFields.built >= 5`, `!(`, ` in lead.customFields && lead.customFields[`, `events("built-for", duration("P90D")).count() == 0`, `delivered("` + journey + `", "mail")`, `timestamp("2026-01-31T00:00:00+08:00")`} {
+	for _, part := range []string{`lead.customFields.built >= 5`, `!(`, ` in lead.customFields && lead.customFields[`, `events("built-for", duration("P90D")).filter(e, has(e.total) && e.total > 99.5).count() == 0`, `delivered("` + journey + `", "mail")`, `timestamp("2026-01-31T00:00:00+08:00")`} {
 		if !strings.Contains(when.(string), part) {
 			t.Errorf("no %s in %s", part, when)
 		}
