@@ -68,7 +68,7 @@ mutants: ## check that the fault tests fail for builds that are broken on purpos
 	cd devstack && go test -count=1 -tags mutants -run Mutants -timeout 20m ./faults
 
 screenshots: ## write a picture of every page of the console, in both themes and languages, to screenshots/ (needs chromium)
-	cd devstack && WAYPOST_TEST_SCREENSHOTS=$(CURDIR)/screenshots WAYPOST_TEST_REQUIRE_SERVERS=1 go test -ldflags=-w -tags disable_grpc_modules -count=1 -timeout 30m -run Pages ./browser
+	cd devstack && WAYPOST_TEST_SCREENSHOTS=$(CURDIR)/screenshots WAYPOST_TEST_REQUIRE_SERVERS=1 go test -ldflags=-w -tags disable_grpc_modules -count=1 -timeout 30m -run 'Pages|^TestGoal$$|^TestImport$$' ./browser
 
 faults: ## break everything that Waypost depends on, and Waypost, at full size, and print a table (some 20 minutes)
 	cd devstack && WAYPOST_TEST_SCALE=full WAYPOST_TEST_REQUIRE_SERVERS=1 ../tools/servers go test -count=1 -v -timeout 90m ./faults

@@ -48,7 +48,7 @@ func (p preferences) timeTag(at time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + iso + `" title="` + iso + `">` + at.In(p.Zone).Format(timeLayouts[p.Language]) + `</time>`) //nolint:gosec // made of digits and our layouts
 }
 
-// duration writes milliseconds, of any integer, as people read them.
+// duration writes milliseconds, of any integer, as people read them, in one line.
 func duration(n any) string {
 	var ms int64
 	switch n := n.(type) {
@@ -61,9 +61,9 @@ func duration(n any) string {
 	}
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case d < time.Second:
-		return strconv.FormatInt(ms, 10) + " ms"
+		return strconv.FormatInt(ms, 10) + "\u00a0ms"
 	case d < time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "\u00a0s"
 	default:
 		return d.Round(time.Second).String()
 	}

@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"os"
@@ -73,6 +74,7 @@ var pages = []struct{ name, path string }{
 	{"leads", "/leads"},
 	{"leads-none", "/leads?name=zzz"},
 	{"lead", "/leads/5"},
+	{"lead-test", "{/leads?externalId=test-lin /leads/6}"},
 	{"lead-edit", "/leads/5?edit"},
 	{"lead-new", "/leads/new"},
 	{"import", "/leads/import"},
@@ -131,6 +133,29 @@ var looks, furtherLooks = map[string]browser.Look{
 	"en-light-phone": {Language: "en", Theme: "light", Phone: true},
 }
 
+// withPictures says whether pictures are taken.
+func withPictures() bool { return os.Getenv("WAYPOST_TEST_SCREENSHOTS") != "" }
+
+// pictures takes pictures of what a test has made, in all looks, if pictures are
+// taken: it opens the page, does what is to be done there, and shows an element.
+func pictures(t *testing.T, name, path, selector string, do func(*browser.Page)) {
+	t.Helper()
+	if !withPictures() {
+		return
+	}
+	all := maps.Clone(looks)
+	maps.Copy(all, furtherLooks)
+	for look, as := range all {
+		p := browser.Open(t, path, as)
+		do(p)
+		p.Shows(selector)
+		p.Script(fmt.Sprintf(`document.querySelector(%q).scrollIntoView({block: "center"})`, selector))
+		p.Accessible()
+		p.Screenshot(name + "-" + look)
+		p.Close()
+	}
+}
+
 // The picture that README begins with, in both themes: docs/console-THEME.png.
 func TestPagesForReadme(t *testing.T) {
 	t.Parallel()
@@ -147,7 +172,7 @@ func TestPagesForReadme(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	all := maps.Clone(looks)
-	if os.Getenv("WAYPOST_TEST_SCREENSHOTS") != "" {
+	if withPictures() {
 		maps.Copy(all, furtherLooks)
 	}
 	for _, page := range append(signedOut, pages...) {
@@ -164,6 +189,7 @@ func TestPages(t *testing.T) {
 					most = maxBoth
 					p.Shows(".wp-code .cm-content") // which is loaded by itself
 				}
+				p.Until(`!document.querySelector("[aria-busy=true]")`) // which is pale
 				if n := p.Bytes(); n > most {
 					t.Errorf("%d bytes were loaded", n)
 				}

@@ -44,7 +44,7 @@ func TestGoal(t *testing.T) {
 		api.Do("POST", "/v1/events", browser.Object{"eventId": fmt.Sprint("goal-cart-", n), "name": "goal_cart", "leadsId": lead, "properties": browser.Object{"total": 120}})
 	}
 
-	p := browser.Open(t, "/journeys/"+id, browser.Look{})
+	p := browser.OpenStory(t, "/journeys/"+id)
 	for _, want := range []string{"The event goal_cart", "event.total > 50", "The event goal_bought within 7 days", "30%", "Begun by an event", "percentage points"} {
 		shows(t, p, "#goal", want)
 	}
@@ -55,6 +55,8 @@ func TestGoal(t *testing.T) {
 	p.Accessible()
 	p.Script(`document.querySelector("#lift").scrollIntoView({block: "end"})`)
 	p.Screenshot("goal")
+	pictures(t, "goal", "/journeys/"+id, "#lift", func(*browser.Page) {})
+	pictures(t, "goal-arms", "/journeys/"+id+"?node=offer", "#contest", func(*browser.Page) {})
 	p.Visit("/journeys/" + id + "/statistics")
 	shows(t, p, "#goal", "Control group")
 	p.Accessible()

@@ -64,6 +64,9 @@ func enliven(ctx context.Context, profile datadir.Profile) error {
 			}
 		}
 	}
+	m.lead(map[string]any{"name": "Test of Lin", "externalId": "test-lin", "email": "lin@example.com", "test": true, "consents": map[string]any{"sms": true, "email": false}})
+	m.post("/v1/suppressions", node{"channel": "sms", "externalId": "shop-2"})
+	m.post("/v1/suppressions", node{"channel": "email", "email": "lead9@example.com"})
 	m.post("/v1/subscriptions", node{"name": "Festival team", "webhookId": wechat, "journeyId": festival, "on": []string{"delivery.failed", "journey.published"}})
 	m.post("/v1/segments", node{"name": "Pro plan 专业版", "when": `lead.customFields.plan == "pro" && lead.email != null`})
 	m.launch(sms, wechat)

@@ -193,7 +193,7 @@ func TestLeadIsChanged(t *testing.T) {
 func TestImport(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
-	p := browser.Open(t, "/leads/import", browser.Look{})
+	p := browser.OpenStory(t, "/leads/import")
 	// 姓名;手机号;性别;会员等级 and 导入一, 导入二 in GB18030.
 	file := "\xd0\xd5\xc3\xfb;\xca\xd6\xbb\xfa\xba\xc5;\xd0\xd4\xb1\xf0;\xbb\xe1\xd4\xb1\xb5\xc8\xbc\xb6\r\n" +
 		"\xb5\xbc\xc8\xeb\xd2\xbb;13700137001;\xc5\xae;\"gold; old\"\r\n\r\n" +
@@ -202,13 +202,16 @@ func TestImport(t *testing.T) {
 	for _, b := range []byte(file) {
 		bytes = append(bytes, fmt.Sprint(b))
 	}
-	browser.Eval[bool](p, `(() => {
-		const files = new DataTransfer();
-		files.items.add(new File([new Uint8Array([`+strings.Join(bytes, ",")+`])], "leads.csv"));
-		const input = document.querySelector("[data-file]");
-		input.files = files.files;
-		return input.dispatchEvent(new Event("change"));
-	})()`)
+	choose := func(p *browser.Page) {
+		browser.Eval[bool](p, `(() => {
+			const files = new DataTransfer();
+			files.items.add(new File([new Uint8Array([`+strings.Join(bytes, ",")+`])], "leads.csv"));
+			const input = document.querySelector("[data-file]");
+			input.files = files.files;
+			return input.dispatchEvent(new Event("change"));
+		})()`)
+	}
+	choose(p)
 	p.Shows("[data-review]")
 	shows(t, p, "[data-lines]", "导入一")
 	shows(t, p, "[data-total]", "2 rows")
@@ -217,6 +220,7 @@ func TestImport(t *testing.T) {
 	}
 	p.Accessible()
 	p.Screenshot("import-preview")
+	pictures(t, "import-preview", "/leads/import", "[data-review]", choose)
 	p.Click("[data-send]")
 	shows(t, p, "#import", "The check is done")
 	api.Await("/v1/leads?mobilePhone=13700137001", 0)
