@@ -124,7 +124,7 @@ func (v *visit) launch() error {
 			return err
 		}
 	}
-	live := 2
+	live := 3
 	switch {
 	case l.Ended():
 		live = 0

@@ -58,7 +58,7 @@ func BenchmarkViewers(b *testing.B) {
 	for _, page := range []struct {
 		name, path string
 		every      time.Duration // as the page says
-	}{{"overview", "/", 10 * time.Second}, {"journey", "/journeys/" + journey, 4 * time.Second}, {"launch", "/launches/" + launch, 2 * time.Second}} {
+	}{{"overview", "/", 10 * time.Second}, {"journey", "/journeys/" + journey, 4 * time.Second}, {"launch", "/launches/" + launch, 3 * time.Second}} {
 		b.Run(page.name, func(b *testing.B) {
 			all := audience{At: s.Profile.Console + page.path, Every: page.every, Cookies: people}
 			for b.Loop() {
