@@ -27,6 +27,9 @@ const commentsMember = "comments"
 // comment is journey.Comment.
 type comment struct{ Above, Beside, Below string }
 
+// maxIndent bounds how far to the right a comment is moved.
+const maxIndent = 40
+
 // DefinitionToJSON is ToJSON of a journey's definition. It keeps the comments: the definition and
 // each object of its lists have a member comments, if they have comments.
 func DefinitionToJSON(data []byte) ([]byte, error) {
@@ -34,24 +37,31 @@ func DefinitionToJSON(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(doc.Content) > 0 && doc.Content[0].Kind == yaml.MappingNode {
-		text, end := cutEnd(data)
-		if commented, err := readYAML(tidied(text)); err == nil {
-			takeOver(doc, commented)
-			doc.FootComment = lines(doc.FootComment, end)
-		}
-		top := doc.Content[0]
-		of := map[string]comment{}
-		gather(of, "", doc)
-		gather(of, "", top)
-		if err := gatherBelow(of, "", top, false); err != nil {
-			return nil, err
-		}
-		if err := addComments(top, of); err != nil {
-			return nil, err
-		}
+	plain, err := toJSON(doc)
+	if err != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return plain, err
+	}
+	if err := keepComments(doc, data); err != nil {
+		return nil, err
 	}
 	return toJSON(doc)
+}
+
+// keepComments makes members of the comments of a text, which the document is read from.
+func keepComments(doc *yaml.Node, data []byte) error {
+	text, end := cutEnd(data)
+	if commented, err := readYAML(tidied(text)); err == nil {
+		takeOver(doc, commented)
+		doc.FootComment = lines(doc.FootComment, end)
+	}
+	top := doc.Content[0]
+	of := map[string]comment{}
+	gather(of, "", doc)
+	gather(of, "", top)
+	if err := gatherBelow(of, "", top, false); err != nil {
+		return err
+	}
+	return addComments(top, of)
 }
 
 // cutEnd cuts the comments off the end of a text that stand at its margin: the YAML library takes
@@ -83,7 +93,7 @@ func tidied(data []byte) []byte {
 		case isComment && len(line)-len(text) < indent:
 			line = strings.Repeat(" ", indent) + text
 		case !isComment:
-			indent = len(line) - len(text)
+			indent = min(len(line)-len(text), maxIndent)
 		}
 		if isComment {
 			out = withoutGap(out, after, indent)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,32 +13,31 @@ import (
 // all else. What the text was brought into stays as it is.
 func TestComments(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"../examples/welcome.yaml", "../examples/first-order.yaml"} {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := ToJSON(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source := strings.Split(strings.TrimSpace(string(data)), "\n")
-		for i, line := range source {
-			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-			for name, changed := range map[string]string{
-				"above":     indent + "# MARK\n" + line,
-				"apart":     indent + "# MARK\n\n" + line,
-				"farther":   "\n" + indent + "# one\n\n" + indent + "# MARK\n" + line,
-				"at margin": "# MARK\n" + line,
-				"beside":    line + " # MARK",
-				"below":     line + "\n" + indent + "# MARK",
-			} {
-				text := strings.Join(append(append(append([]string{}, source[:i]...), changed), source[i+1:]...), "\n") + "\n"
-				if out, err := ToJSON([]byte(text)); err != nil || string(out) != string(plain) {
-					continue // it is no comment there, but a part of a text
-				}
-				checkComment(t, fmt.Sprintf("%s:%d %s", file, i+1, name), text, string(plain))
+	const file = "../examples/first-order.yaml"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := ToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := strings.Split(strings.TrimSpace(string(data)), "\n")
+	for i, line := range source {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for name, changed := range map[string]string{
+			"above":     indent + "# MARK\n" + line,
+			"apart":     indent + "# MARK\n\n" + line,
+			"farther":   "\n" + indent + "# one\n\n" + indent + "# MARK\n" + line,
+			"at margin": "# MARK\n" + line,
+			"beside":    line + " # MARK",
+			"below":     line + "\n" + indent + "# MARK",
+		} {
+			text := strings.Join(slices.Concat(source[:i], []string{changed}, source[i+1:]), "\n") + "\n"
+			if out, err := ToJSON([]byte(text)); err != nil || string(out) != string(plain) {
+				continue // it is no comment there, but a part of a text
 			}
+			checkComment(t, fmt.Sprintf("%s:%d %s", file, i+1, name), text, string(plain))
 		}
 	}
 }
@@ -66,6 +66,20 @@ func TestDefinitionToJSON(t *testing.T) {
 	}
 	if out, err := DefinitionToJSON([]byte("name: A\ncomments: {name: {beside: c}}")); err != nil || string(out) != `{"name":"A","comments":{"name":{"beside":"c"}}}` {
 		t.Errorf("as a member: %s, %v", out, err)
+	}
+}
+
+// A text that is far to the right, nested or full of comments takes no more room than it has.
+func TestCostlyComments(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"far to the right": "a:\n" + strings.Repeat("#\n", 100_000) + strings.Repeat(" ", 500_000) + "b: 1\n",
+		"deep":             "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + " # x\n",
+	} {
+		out, err := DefinitionToJSON([]byte(text))
+		if err == nil && len(out) > 2*len(text) {
+			t.Errorf("%s: %d bytes", name, len(out))
+		}
 	}
 }
 
