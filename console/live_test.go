@@ -156,7 +156,7 @@ func TestLiveContentChanges(t *testing.T) {
 	total.Store(1111)
 	began := time.Now()
 	before := v.look("/launches/lch_1", "")
-	if before.Header.Get(liveHeader) != "2" || !shows("1,111", before) {
+	if before.Header.Get(liveHeader) != "3" || !shows("1,111", before) {
 		t.Fatalf("%s: %s", before.Header.Get(liveHeader), before.Body)
 	}
 	total.Store(2222)

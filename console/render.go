@@ -58,6 +58,7 @@ func loadPages() (pages, error) {
 func functions(language string) template.FuncMap {
 	return template.FuncMap{
 		"t":        func(key string, args ...any) string { return translate(language, key, args...) },
+		"place":    func(path string) string { return placeInWords(language, path) },
 		"number":   anyNumber,
 		"percent":  percent,
 		"cause":    cause,

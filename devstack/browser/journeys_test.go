@@ -267,7 +267,7 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}")+"/compare?from=1&to=draft", browser.Look{})
 	p.Until(`document.querySelector(".wp-status").textContent === "Changed 2" && document.querySelector('[data-id="bought"] .wp-badge')`)
-	if text := p.Text("#differences"); !strings.Contains(text, "bought.timeout") || !strings.Contains(text, "240h") {
+	if text := p.Text("#differences"); !strings.Contains(text, "bought At most") || !strings.Contains(text, "240h") {
 		t.Errorf("the list says\n%s", text)
 	}
 	follow(t, p, `{ const to = document.querySelector("[name=to]"); to.value = "1"; to.form.requestSubmit(); }`, "#differences > .muted")
