@@ -37,14 +37,14 @@ const freshRow = () => ({ what: "name", op: "is" });
 const freshGroup = () => ({ join: "all", items: [freshRow()] });
 const identity = ["name", "event", "journey", "node", "segment"]; // what a row is about, before its operator
 
-// An operator of events has a second one, with In, for a span of time, and each of both others for a
-// property, which stands behind a dot.
+// Operators of events have two parts that others lack: done, doneIn (within a span of time),
+// done.gt and doneIn.gt (of a property that is so).
 const windowed = (op) => op.split(".")[0].endsWith("In");
 const baseOf = (op) => op.split(".")[0].replace(/In$/, "");
 const propertyOf = (op) => op.split(".")[1] ?? "";
 
-// compose changes a part of a row's operator.
-function compose(row, { base = baseOf(row.op), within = windowed(row.op), property = propertyOf(row.op) }) {
+// changeOp changes a part of a row's operator.
+function changeOp(row, { base = baseOf(row.op), within = windowed(row.op), property = propertyOf(row.op) }) {
   redraw(() => {
     row.op = base + (within ? "In" : "") + (property && `.${property}`);
     if (within) row.span ??= "P30D";
@@ -202,13 +202,13 @@ function opPicker(row, path) {
   const choices = row.what === "customFields"
     ? Object.entries(kindsOfOps).map(([kind, ops]) => ({ label: say(`kind.${kind}`), choices: ops.map(option) }))
     : Object.keys(whats[row.what].forms).filter((op) => op === baseOf(op)).map(option);
-  return picker(say("label.op"), `${path}:op`, baseOf(row.op), choices, (base) => compose(row, { base }), {});
+  return picker(say("label.op"), `${path}:op`, baseOf(row.op), choices, (base) => changeOp(row, { base }), {});
 }
 
 // withinPicker says whether all events count, or those of a span of time.
 function withinPicker(row, path) {
   const choices = [{ value: "ever", label: say("ever") }, { value: "in", label: say("inLast") }];
-  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => compose(row, { within: v === "in" }), {});
+  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => changeOp(row, { within: v === "in" }), {});
 }
 
 // Operators of properties, by the type that they compare.
@@ -217,12 +217,12 @@ const propertyKinds = ["text", "number"].map((kind) => [kind, kindsOfOps[kind].f
 // wherePicker says whether all events count, or those with a property.
 function wherePicker(row, path) {
   const choices = [{ value: "any", label: say("whatever") }, { value: "with", label: say("where") }];
-  return picker(say("label.where"), `${path}:where`, propertyOf(row.op) ? "with" : "any", choices, (v) => compose(row, { property: v === "with" ? "is" : "" }), {});
+  return picker(say("label.where"), `${path}:where`, propertyOf(row.op) ? "with" : "any", choices, (v) => changeOp(row, { property: v === "with" ? "is" : "" }), {});
 }
 
 function propertyPicker(row, path) {
   const choices = propertyKinds.map(([kind, ops]) => ({ label: say(`kind.${kind}`), choices: ops.map((op) => ({ value: op, label: say(`op.${op}`) })) }));
-  return picker(say("label.op"), `${path}:property`, propertyOf(row.op), choices, (property) => compose(row, { property }), {});
+  return picker(say("label.op"), `${path}:property`, propertyOf(row.op), choices, (property) => changeOp(row, { property }), {});
 }
 
 const removeButton = (label, path, remove) => element("button", {
