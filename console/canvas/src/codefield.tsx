@@ -39,6 +39,7 @@ export function Code({ name, label, value, onChange, placeholder = "", hint, lan
         const shared = now.current.expressions;
         if (gone || !holder.current || !shared) return;
         const before = document.getElementById(id);
+        typed.current = [now.current.value]; // which the editor begins with: the effect below keeps what is typed before it runs
         const caret = before instanceof HTMLTextAreaElement && before === document.activeElement ? [before.selectionStart, before.selectionEnd] : undefined;
         editor.current = expression(holder.current, {
           language,

@@ -1,6 +1,6 @@
 // Edits a journey: palette, menus, keys, undo, and the form of the chosen node.
 
-import { type KeyboardEvent, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 
 import { Beside, onlyNode, useChosen } from "./app.tsx";
 import { type Shared, SharedContext, useShared } from "./context.ts";
@@ -18,7 +18,7 @@ import type * as code from "./code.ts";
 import { type SaveState, Saver } from "./save.ts";
 import { Settings } from "./settings.tsx";
 import { type TextKey, fill } from "./texts.ts";
-import { type Words, placeInWords, slotLabel, title } from "./words.ts";
+import { type Words, problemInWords, slotLabel, title } from "./words.ts";
 
 type Step = { do: "change"; change: (d: Definition) => Definition; tag?: string } | { do: "undo" } | { do: "redo" };
 
@@ -83,7 +83,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
 
   const listed = useMemo(() => {
     const of = (id: string): string | undefined => (nodes.has(id) ? title(nodes.get(id)!, words) : undefined);
-    return [...problems].flatMap(([id, found]) => found.map((p): Listed => ({ id, text: [of(id), placeInWords(p.target, words.lang), p.message].filter(Boolean).join(words.lang.startsWith("zh") ? "：" : ": ") })));
+    return [...problems].flatMap(([id, found]) => found.map((p): Listed => ({ id, text: problemInWords(p, words.lang, of(id)) })));
   }, [problems, nodes, words]);
 
   const change = useCallback((c: (d: Definition) => Definition, tag?: string) => dispatch({ do: "change", change: c, tag }), []);
@@ -351,18 +351,9 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
           <Popup menu={menu} close={closeMenu}>
             {menu.what === "problems" &&
               listed.map((p, i) => (
-                <button
-                  key={i}
-                  type="button"
-                  role="menuitem"
-                  className="wp-menu-item"
-                  onClick={() => {
-                    setMenu(undefined);
-                    show(p.id);
-                  }}
-                >
+                <MenuItem key={i} act={() => show(p.id)} close={closeMenu}>
                   {p.text}
-                </button>
+                </MenuItem>
               ))}
             {menu.what === "insert"
               ? nodeTypes.map((type) => (
@@ -371,34 +362,17 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
                   </button>
                 ))
               : menu.what === "connect" && edit.ways(nodes.get(menu.source)!).map((s, i) => (
-                  <button
-                    key={i}
-                    type="button"
-                    role="menuitem"
-                    className="wp-menu-item"
-                    onClick={() => {
-                      setMenu(undefined);
-                      change((d) => edit.connect(d, menu.source, s, menu.target));
-                    }}
-                  >
+                  <MenuItem key={i} act={() => change((d) => edit.connect(d, menu.source, s, menu.target))} close={closeMenu}>
                     {wayName(nodes.get(menu.source)!, s, words)}
-                  </button>
+                  </MenuItem>
                 ))}
             {menu.what === "insert" && keptClip() && (
-              <button
-                type="button"
-                role="menuitem"
-                className="wp-menu-item"
-                onClick={() => {
-                  setMenu(undefined);
-                  void fromClipboard(menu.place);
-                }}
-              >
+              <MenuItem act={() => void fromClipboard(menu.place)} close={closeMenu}>
                 <span className="wp-step-icon wp-exit">
                   <Icon name="paste" size={17} />
                 </span>
                 {t.paste}
-              </button>
+              </MenuItem>
             )}
           </Popup>
         )}
@@ -409,8 +383,6 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     </SharedContext>
   );
 }
-
-
 
 function keptClip(): string {
   try {
@@ -534,6 +506,23 @@ function Popup({ menu, close, children }: { menu: Menu; close: () => void; child
       <h2>{name}</h2>
       {children}
     </div>
+  );
+}
+
+// MenuItem closes the menu that it is in, and acts.
+function MenuItem({ act, close, children }: { act: () => void; close: () => void; children: ReactNode }) {
+  return (
+    <button
+      type="button"
+      role="menuitem"
+      className="wp-menu-item"
+      onClick={() => {
+        close();
+        act();
+      }}
+    >
+      {children}
+    </button>
   );
 }
 

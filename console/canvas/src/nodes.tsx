@@ -10,7 +10,7 @@ import type { Change, GraphNode } from "./graph.ts";
 import { Icon } from "./icons.tsx";
 import type { Size } from "./layout.ts";
 import { fill } from "./texts.ts";
-import { full, placeInWords, short, typeName } from "./words.ts";
+import { full, problemInWords, short, typeName } from "./words.ts";
 
 export interface StepData extends Record<string, unknown> {
   node: Node;
@@ -108,7 +108,7 @@ const StepView = memo(function StepView({ data, selected }: NodeProps<StepNode>)
         </span>
       )}
       {problems.length > 0 && (
-        <span className="wp-badge wp-badge-problem" title={problems.map((p) => (p.target ? `${placeInWords(p.target, words.lang)}: ${p.message}` : p.message)).join("\n")}>
+        <span className="wp-badge wp-badge-problem" title={problems.map((p) => problemInWords(p, words.lang)).join("\n")}>
           <Icon name="missing" size={12} />
           {problems.length}
         </span>

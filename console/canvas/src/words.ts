@@ -3,6 +3,7 @@
 import { type Node, type NodeType, type Slot, weekdays } from "./definition.ts";
 import places from "../../i18n/places.json";
 import { durationInWords } from "./duration.ts";
+import type { Problem } from "./edit.ts";
 import type { GraphEdge } from "./graph.ts";
 import { type Texts, fill } from "./texts.ts";
 
@@ -106,11 +107,16 @@ export function armShare(n: Node, index: number, lang: string): string {
 // armLetter is what people call an arm, of which the first is 0: A.
 export const armLetter = (index: number): string => (index < 26 ? String.fromCharCode(65 + index) : String(index + 1));
 
+const placesIn = (lang: string): Record<string, string> => (lang.startsWith("zh") ? places.zh : places.en);
+
+// problemInWords is a problem in one line, with what it is of, and the step where one is named.
+export const problemInWords = (p: Problem, lang: string, step = ""): string => [step, placeInWords(p.target, lang), p.message].filter(Boolean).join(placesIn(lang)[""]);
+
 // placeInWords says what a path of a definition, or of a node, is of: Goal: Within. From the first
 // member on that has no name, which people have named, the path is written as it is. places.go of
 // the console does the same.
 export function placeInWords(target: string, lang: string): string {
-  const names: Record<string, string> = lang.startsWith("zh") ? places.zh : places.en;
+  const names = placesIn(lang);
   const words: string[] = [];
   let above = "";
   for (let rest = target; rest; ) {
