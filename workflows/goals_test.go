@@ -58,6 +58,10 @@ func TestSplitWinner(t *testing.T) {
 	}
 	w.newEnvironment()
 	arms, _ := run(90)
+	more, _ := run(90)
+	for arm := range arms {
+		arms[arm] = append(arms[arm], more[arm]...)
+	}
 	if len(arms[0]) < 30 || len(arms[1]) < 30 {
 		t.Fatalf("%d and %d took the arms", len(arms[0]), len(arms[1]))
 	}
@@ -72,7 +76,7 @@ func TestSplitWinner(t *testing.T) {
 	st, err := w.store.Statistics(context.Background(), waypost.StatisticsQuery{JourneyID: v.JourneyID})
 	must(t, err)
 	goal, byArm := counts(st)
-	if goal != (waypost.GoalCounts{Enrollments: 90, Converted: 22, Worth: waypost.AmountOf(55)}) || byArm[0].Enrollments != len(arms[0]) || byArm[0].Converted != 2 || byArm[1].Converted != 20 {
+	if goal != (waypost.GoalCounts{Enrollments: 180, Converted: 22, Worth: waypost.AmountOf(55)}) || byArm[0].Enrollments != len(arms[0]) || byArm[0].Converted != 2 || byArm[1].Converted != 20 {
 		t.Errorf("counted %+v, %+v", goal, byArm)
 	}
 

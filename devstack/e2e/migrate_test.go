@@ -103,18 +103,9 @@ func TestMigrateKilled(t *testing.T) {
 		t.Fatalf("%d leads were moved and %d stay, want %d and %d", len(moved), left, half, leads-half)
 	}
 	// The others take the path of version 1, when what they wait for comes.
-	var page struct {
-		Items      []struct{ LeadsID int64 }
-		NextCursor string
-	}
-	for path, last := "/v1/leads?limit=500", false; !last; {
-		page.NextCursor = ""
-		p.Do(t, http.MethodGet, path, nil, &page)
-		path, last = "/v1/leads?limit=500&cursor="+page.NextCursor, page.NextCursor == ""
-		for _, lead := range page.Items {
-			if !moved[lead.LeadsID] {
-				p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint(lead.LeadsID), "name": "on", "leadsId": lead.LeadsID}, nil)
-			}
+	for _, lead := range leadsOf(t, p, "") {
+		if !moved[lead] {
+			p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": fmt.Sprint(lead), "name": "on", "leadsId": lead}, nil)
 		}
 	}
 	of := map[string]int{}
