@@ -127,6 +127,7 @@ func (a Audience) Listed() bool { return a.Filter == nil && a.Segment == "" }
 
 // LeadFilter selects leads. Nil and zero members do not filter.
 type LeadFilter struct {
+	LeadsIDs    []int64 `json:",omitempty"` // these alone
 	LeadsGroup  *int64
 	Region      *int64
 	Name        string // prefix
@@ -155,7 +156,7 @@ func (f LeadFilter) Names() []string {
 		name string
 		set  bool
 	}{
-		{"leadsGroup", f.LeadsGroup != nil}, {"region", f.Region != nil}, {"name", f.Name != ""}, {"mobilePhone", f.MobilePhone != ""},
+		{"leadsIds", len(f.LeadsIDs) > 0}, {"leadsGroup", f.LeadsGroup != nil}, {"region", f.Region != nil}, {"name", f.Name != ""}, {"mobilePhone", f.MobilePhone != ""},
 		{"email", f.Email != ""}, {"externalId", f.ExternalID != ""}, {"gender", f.Gender != nil}, {"test", f.Test != nil}, {"birthday", f.Birthday != ""},
 		{"createdFrom", !f.CreatedFrom.IsZero()}, {"createdTo", !f.CreatedTo.IsZero()},
 		{"updatedFrom", !f.UpdatedFrom.IsZero()}, {"updatedTo", !f.UpdatedTo.IsZero()},

@@ -19,6 +19,7 @@ type deliveriesPage struct {
 	Items              []delivery
 	Journeys, Webhooks names
 	Steps              stepNames
+	Leads              leadNames
 	More               string
 	Groups             []failureGroup
 	Again              again // of all that match
@@ -60,11 +61,20 @@ func (v *visit) deliveries() error {
 			return err
 		}
 		var versions []inVersion
+		var leads []int64
 		for _, d := range found.Items {
 			versions = append(versions, d.in())
+			if d.LeadsID != 0 {
+				leads = append(leads, d.LeadsID)
+			}
 		}
-		p.Steps, err = v.stepNames(versions)
-		return err
+		return together(func() (err error) {
+			p.Steps, err = v.stepNames(versions)
+			return err
+		}, func() (err error) {
+			p.Leads, err = v.leadNames(leads)
+			return err
+		})
 	}}
 	var of launch
 	var told subscription

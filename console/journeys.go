@@ -331,6 +331,7 @@ type chosenNode struct {
 	Path   string            // of the page without it
 	Paths  map[string]string // nodePaths
 	People []enrollmentAnswer
+	Leads  leadNames // of People
 	More   bool
 	Groups []failureGroup
 	// Of a split in a journey with a goal.
@@ -398,6 +399,9 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 			"journeyId": {h.Journey.ID}, "nodeId": {id}, "status": {standing}, "limit": {strconv.Itoa(peopleOfNode)},
 		})
 		c.People, c.More = people.Items, people.NextCursor != ""
+		if err == nil {
+			c.Leads, err = v.leadNames(leadsOf(people.Items))
+		}
 		return err
 	}, func() error {
 		groups, err := v.gateway.groupDeliveries(ctx, url.Values{
@@ -427,7 +431,17 @@ type enrollmentsPage struct {
 	Head    journeyHead
 	Filters filterBar
 	Items   []enrollmentAnswer
+	Leads   leadNames // of Items
 	More    string
+}
+
+// leadsOf are the ids of the leads of enrollments.
+func leadsOf(enrollments []enrollmentAnswer) []int64 {
+	ids := make([]int64, len(enrollments))
+	for i, e := range enrollments {
+		ids[i] = e.LeadsID
+	}
+	return ids
 }
 
 var enrollmentStatuses = []waypost.EnrollmentStatus{
@@ -453,7 +467,11 @@ func (v *visit) enrollments() error {
 	if err != nil {
 		return err
 	}
-	return v.renderJourney(page{Name: "journey_enrollments", Live: 5, Data: enrollmentsPage{h, filters, found.Items, filters.more(found.NextCursor)}}, h)
+	leads, err := v.leadNames(leadsOf(found.Items))
+	if err != nil {
+		return err
+	}
+	return v.renderJourney(page{Name: "journey_enrollments", Live: 5, Data: enrollmentsPage{h, filters, found.Items, leads, filters.more(found.NextCursor)}}, h)
 }
 
 // canvasPage is the picture of a journey, to look at or to edit.

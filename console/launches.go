@@ -410,16 +410,13 @@ const sampleNamed = 6
 
 // named are the first leads of a sample with their names.
 func (v *visit) named(sample []int64) ([]foundLead, error) {
-	found := make([]foundLead, min(len(sample), sampleNamed))
-	var calls []func() error
-	for i := range found {
-		calls = append(calls, func() (err error) {
-			found[i].ID = sample[i]
-			found[i].Name, err = v.leadName(sample[i])
-			return err
-		})
+	sample = sample[:min(len(sample), sampleNamed)]
+	names, err := v.leadNames(sample)
+	found := make([]foundLead, len(sample))
+	for i, id := range sample {
+		found[i] = foundLead{ID: id, Name: names[id]}
 	}
-	return found, together(calls...)
+	return found, err
 }
 
 // countLaunch answers with the form and the number of leads, for launch.js and for the button

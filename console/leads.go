@@ -93,13 +93,47 @@ func (v *visit) exportLeads() error {
 	return v.download(waypost.GrantLeadsExport, "/v1/leads/export", filters.wire(), "leads")
 }
 
-// leadName is what a lead is called: its name, or its number if it is gone.
-func (v *visit) leadName(id int64) (string, error) {
-	l, _, err := v.gateway.lead(v.r.Context(), id)
-	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		return v.t("leads.number", "id", strconv.FormatInt(id, 10)), nil
+// mostLeads is how many leads are asked for at once by their ids.
+const mostLeads = 100
+
+// leadNames are what leads are called, by their ids: a name, or the number of one that is gone.
+type leadNames map[int64]string
+
+// leadNames reads the names of leads.
+func (v *visit) leadNames(ids []int64) (leadNames, error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	parts := slices.Collect(slices.Chunk(ids, mostLeads))
+	found := make([]list[waypost.Lead], len(parts))
+	var calls []func() error
+	for i, part := range parts {
+		texts := make([]string, len(part))
+		for j, id := range part {
+			texts[j] = strconv.FormatInt(id, 10)
+		}
+		calls = append(calls, func() (err error) {
+			found[i], err = v.gateway.listLeads(v.r.Context(), url.Values{"leadsIds": {strings.Join(texts, ",")}, "limit": {strconv.Itoa(mostLeads)}})
+			return err
+		})
 	}
-	return l.Name, err
+	if err := together(calls...); err != nil {
+		return nil, err
+	}
+	ns := leadNames{}
+	for _, id := range ids {
+		ns[id] = v.t("leads.number", "id", strconv.FormatInt(id, 10))
+	}
+	for _, page := range found {
+		for _, l := range page.Items {
+			ns[l.LeadsID] = l.Name
+		}
+	}
+	return ns, nil
+}
+
+// leadName is what a lead is called.
+func (v *visit) leadName(id int64) (string, error) {
+	ns, err := v.leadNames([]int64{id})
+	return ns[id], err
 }
 
 // leadPage is the data of the page of one lead.

@@ -26,10 +26,17 @@ func TestNamesBesideIDs(t *testing.T) {
 			return http.StatusOK, `{"id":"sub_1","name":"Complaints"}`
 		case "/v1/deliveries/msg_1":
 			return http.StatusOK, `{"messageId":"msg_1","journeyId":"jrn_1","journeyVersion":1,"leadsId":1007,"status":"succeeded"}`
-		case "/v1/leads/1007":
-			return http.StatusOK, `{"leadsId":1007,"name":"Ada <b>"}`
-		case "/v1/leads/1008":
-			return http.StatusNotFound, `{"code":"NotFound","message":"there is no lead of this id"}`
+		case "/v1/deliveries":
+			return http.StatusOK, `{"items":[{"messageId":"msg_1","leadsId":1007},{"messageId":"msg_2","leadsId":1008},{"messageId":"msg_3","leadsId":1007},{"messageId":"msg_4","subscriptionId":"sub_1"}]}`
+		case "/v1/leads": // 1008 is erased
+			switch r.URL.Query().Get("leadsIds") {
+			case "1007", "1007,1008":
+				return http.StatusOK, `{"items":[{"leadsId":1007,"name":"Ada <b>"}]}`
+			case "1008":
+				return http.StatusOK, `{"items":[]}`
+			}
+		case "/v1/enrollments":
+			return http.StatusOK, `{"items":[{"enrollmentId":"enr_1","journeyId":"jrn_1","version":1,"leadsId":1007,"status":"waiting"}]}`
 		case "/v1/enrollments/enr_1":
 			return http.StatusOK, `{"enrollmentId":"enr_1","journeyId":"jrn_1","version":1,"leadsId":1008,"status":"completed"}`
 		}
@@ -42,6 +49,8 @@ func TestNamesBesideIDs(t *testing.T) {
 		"/deliveries?launchId=lch_1":       {"Launch of Welcome, 31 Jan 2026, ", `value="lch_1"`},
 		"/deliveries?subscriptionId=sub_1": {"<bdi>Complaints</bdi>", `value="sub_1"`},
 		"/deliveries/msg_1":                {`<a href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`, `data-copy="1007"`},
+		"/deliveries":                      {`<a href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`, `<a href="/leads/1008"><bdi>Lead 1008</bdi></a>`},
+		"/journeys/jrn_1/enrollments":      {`href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`},
 		"/enrollments/enr_1":               {`<a href="/leads/1008"><bdi>Lead 1008</bdi></a>`, `data-copy="1008"`},
 	} {
 		got := viewer.get(path)

@@ -76,8 +76,8 @@ func TestCountOfCondition(t *testing.T) {
 				return http.StatusOK, `{"count":1234,"sample":[7]}`
 			}
 			return http.StatusBadRequest, `{"code":"BadRequest","message":"when: is wrong","detail":[{"code":"InvalidFormat","target":"when","message":"line 1, column 6: undefined field"}]}`
-		case "/v1/leads/7":
-			return http.StatusOK, `{"leadsId":7,"name":"Ada <b>"}`
+		case "/v1/leads":
+			return http.StatusOK, `{"items":[{"leadsId":7,"name":"Ada <b>"}]}`
 		case "/v1/leads/fields":
 			return http.StatusOK, `{"items":[{"name":"plan \"<","type":"string","share":1}],"sampled":1}`
 		}

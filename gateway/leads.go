@@ -107,6 +107,9 @@ func (a *api) listLeads(ctx context.Context, r *request) (answer, error) {
 	}, q.Sort.Cursor, answerLead)
 }
 
+// maxListedLeads bounds how many leads a list can be asked for by their ids.
+const maxListedLeads = 100
+
 // leadQuery reads the filters and the order of a list of leads.
 func (a *api) leadQuery(r *request) waypost.LeadQuery {
 	number := func(name string) *int64 {
@@ -126,6 +129,7 @@ func (a *api) leadQuery(r *request) waypost.LeadQuery {
 		CreatedFrom: r.text("createdFrom"), CreatedTo: r.text("createdTo"),
 		UpdatedFrom: r.text("updatedFrom"), UpdatedTo: r.text("updatedTo"),
 	})}
+	q.Filter.LeadsIDs = r.integers("leadsIds", maxListedLeads)
 	q.Sort = defaultSort(q.Filter)
 	if sort, given := r.params["sort"]; given {
 		if q.Sort = waypost.LeadSort(sort); !slices.Contains(waypost.LeadSorts, q.Sort) {

@@ -199,6 +199,9 @@ func TestListLeads(t *testing.T) {
 		{"mobilePhone=13700000000", ""},
 		{"email=ADA%40Example.com", "Ada"},
 		{"externalId=x+1", "Adam"},
+		{fmt.Sprintf("leadsIds=%d,7000,%[1]d,-1,%[2]d", ids["Grace"], ids["Ada"]), "Ada Grace"},
+		{fmt.Sprintf("leadsIds=%d,%d&sort=-updatedAt&name=a", ids["Ada"], ids["Adam"]), "Ada Adam"},
+		{"leadsIds=7000", ""},
 		{"externalId=x%201", "Adam"},
 		{"createdFrom=2026-01-31T13:00:00Z&createdTo=2026-01-31T15:00:00.000Z", "Adam Grace"},
 		{"createdFrom=2026-01-31T21:00:00%2B08:00&sort=-createdAt", "张三 Grace Adam"},
@@ -241,10 +244,12 @@ func TestListLeads(t *testing.T) {
 		"sort=name": "OutOfRange sort",
 		"sort=":     "NullValue sort",
 		"region=1.5&leadsGroup=99999999999999999999&mobilePhone=1&email=x&externalId=+&createdFrom=yesterday&updatedTo=2026-01-31&limit=0&sort=leadsid&age=3": "UnknownField age; OutOfRange limit; OutOfRange leadsGroup; InvalidType region; InvalidFormat externalId; InvalidFormat email; InvalidFormat mobilePhone; InvalidFormat createdFrom; InvalidFormat updatedTo; OutOfRange sort",
-		"name=" + strings.Repeat("x", 129):  "TooLong name",
-		"name=a&name=b":                     "Duplicate name",
-		"email=%00":                         "InvalidFormat email",
-		"mobilePhone=13800000000%3Bext%3D1": "InvalidFormat mobilePhone",
+		"name=" + strings.Repeat("x", 129):       "TooLong name",
+		"name=a&name=b":                          "Duplicate name",
+		"email=%00":                              "InvalidFormat email",
+		"leadsIds=1,,2":                          "InvalidType leadsIds",
+		"leadsIds=1" + strings.Repeat(",1", 100): "OutOfRange leadsIds",
+		"mobilePhone=13800000000%3Bext%3D1":      "InvalidFormat mobilePhone",
 	} {
 		if a := f.get("/v1/leads?"+query).fault(t, 400, "BadRequest", strings.Split(details, "; ")...); a.json["target"] != "query" {
 			t.Errorf("%s: target %v", query, a.json["target"])

@@ -130,6 +130,29 @@ func (r *request) integer(name string, low, high, def int64) int64 {
 	return n
 }
 
+// integers reads a parameter of one to limit integers with commas between; absent is nil.
+func (r *request) integers(name string, limit int) []int64 {
+	raw, given := r.params[name]
+	if !given {
+		return nil
+	}
+	texts := strings.Split(raw, ",")
+	if len(texts) > limit {
+		r.queryFaults.Add(waypost.DetailOutOfRange, name, "must be at most %d integers", limit)
+		return nil
+	}
+	numbers := make([]int64, len(texts))
+	for i, text := range texts {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			r.queryFaults.Add(waypost.DetailInvalidType, name, "must be integers with commas between, not %q", clip(text))
+			return nil
+		}
+		numbers[i] = n
+	}
+	return numbers
+}
+
 // moment reads a time parameter; absent is the zero time.
 func (r *request) moment(name string) time.Time {
 	return moment(&r.queryFaults, name, r.text(name), plusHint(r.params[name]))

@@ -47,7 +47,7 @@ const byToken waypost.Grant = ""
 const customFieldQuery = customFieldsPrefix + "NAME"
 
 var (
-	leadFilterQuery = []string{"leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "test", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadFilterQuery = []string{"leadsIds", "leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "test", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
 	importQuery     = []string{"mode", "dryRun"}

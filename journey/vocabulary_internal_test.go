@@ -18,7 +18,7 @@ func TestVocabulary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var offered struct{ Lead, Journey, Enrollment, Touchpoint, Functions, Methods []string }
+	var offered struct{ Lead, Journey, Enrollment, Touchpoint, Record, Functions, Methods []string }
 	if err := json.Unmarshal(data, &offered); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +61,8 @@ func TestVocabulary(t *testing.T) {
 	functions = slices.DeleteFunc(functions, func(name string) bool {
 		return slices.Contains([]string{"bytes", "dyn", "in", "matches", "type", "uint"}, name)
 	})
-	same("functions", offered.Functions, functions)
+	ofRecord := slices.DeleteFunc(slices.Clone(functions), func(name string) bool { return !isRecordFunction(name) })
+	same("functions of the record", offered.Record, ofRecord)
+	same("functions", offered.Functions, slices.DeleteFunc(functions, isRecordFunction))
 	same("methods", offered.Methods, methods)
 }

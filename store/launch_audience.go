@@ -28,6 +28,9 @@ type condition struct {
 func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	var list []condition
 	add := func(text string, args ...any) { list = append(list, condition{text, args}) }
+	if len(f.LeadsIDs) > 0 {
+		add("l.leads_id IN (?)", bun.List(f.LeadsIDs))
+	}
 	if f.LeadsGroup != nil {
 		add("l.leads_group = ?", *f.LeadsGroup)
 	}

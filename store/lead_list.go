@@ -401,7 +401,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // bounded way first, another one behind what was created at other times, and gathers
 // if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
-	if !w.few && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
+	if !w.few && len(w.f.LeadsIDs) == 0 && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
 		if err == nil && on != nil {
 			var more []int64
@@ -525,7 +525,7 @@ type lookUp struct {
 // like reading these few.
 func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter) (string, error) {
 	switch {
-	case f.MobilePhone != "" || f.ExternalID != "":
+	case len(f.LeadsIDs) > 0 || f.MobilePhone != "" || f.ExternalID != "":
 		return "", nil
 	case f.Email != "":
 		return "leads_by_email", nil

@@ -72,6 +72,7 @@ that have it. It looks at the newest thousand leads and at a thousand that are s
 
 // leadFilters select and order leads in a list and in an export.
 var leadFilters = filters{
+	{"leads-ids", "leadsIds", "only those of these ids, up to 100 with commas between"},
 	{"leads-group", "leadsGroup", "only those of this lead group"},
 	{"region", "region", "only those of this region code"},
 	{"name", "name", "only those whose name begins so"},

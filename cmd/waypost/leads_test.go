@@ -66,10 +66,10 @@ func TestLeadsCalls(t *testing.T) {
 	}
 
 	p := newPeer(t, routes)
-	runCLI(t, p.environ(), "", "leads", "list", "--leads-group", "3", "--region", "0", "--name", "A d", "--mobile-phone", "+86", "--email", "a@b", "--external-id", "x", "--gender", "2", "--birthday=--12-31",
+	runCLI(t, p.environ(), "", "leads", "list", "--leads-ids", "7,9", "--leads-group", "3", "--region", "0", "--name", "A d", "--mobile-phone", "+86", "--email", "a@b", "--external-id", "x", "--gender", "2", "--birthday=--12-31",
 		"--custom-field", "plan=gold", "--custom-field", "a b=x=y", "--created-from", "1", "--created-to", "2", "--updated-from", "3", "--updated-to", "4", "--sort", "-createdAt", "--limit", "9", "--cursor", "c").want(t, 0, nil, []string{"--cursor more"})
 	u, err := url.Parse(p.last(t).target)
-	want := "birthday=--12-31&createdFrom=1&createdTo=2&cursor=c&customFields.a+b=x%3Dy&customFields.plan=gold&email=a%40b&externalId=x&gender=2&leadsGroup=3&limit=9&mobilePhone=%2B86&name=A+d&region=0&sort=-createdAt&updatedFrom=3&updatedTo=4"
+	want := "birthday=--12-31&createdFrom=1&createdTo=2&cursor=c&customFields.a+b=x%3Dy&customFields.plan=gold&email=a%40b&externalId=x&gender=2&leadsGroup=3&leadsIds=7%2C9&limit=9&mobilePhone=%2B86&name=A+d&region=0&sort=-createdAt&updatedFrom=3&updatedTo=4"
 	if err != nil || u.Query().Encode() != want {
 		t.Errorf("got  %s, %v\nwant %s", u.Query().Encode(), err, want)
 	}

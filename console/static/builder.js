@@ -453,7 +453,7 @@ async function edit() {
     editor = expression(holder, {
       language: "cel", value: area.value, nonce: form.nonce, placeholder: "",
       attributes: { "aria-labelledby": "tab-text", "aria-describedby": "hint-when", "aria-multiline": "true" },
-      names: () => ({ fields: options.fields.map((f) => f.name), touchpoints: [], segment: true }),
+      names: () => ({ fields: options.fields.map((f) => f.name), touchpoints: [], place: "segment" }),
       change: (value) => {
         area.value = value;
         soon();

@@ -14,6 +14,7 @@ import (
 var leadTests = []test{
 	{"filters by custom fields", testCustomFieldFilters},
 	{"filters by birthday and gender", testBirthdayFilters},
+	{"filters by ids", testIDFilters},
 	{"custom fields that there are", testCustomFields},
 	{"round trip", func(t *testing.T, f *fixture) {
 		fields := waypost.LeadFields{
@@ -185,6 +186,26 @@ func testCustomFieldFilters(t *testing.T, f *fixture) {
 		JourneyID: launch.JourneyID, Version: 1, Audience: waypost.Audience{Filter: &waypost.LeadFilter{CustomFields: map[string]string{"plan": "\x00"}}},
 	})
 	wantCode(t, err, waypost.CodeBadRequest)
+}
+
+func testIDFilters(t *testing.T, f *fixture) {
+	group := int64(7)
+	var ids []int64
+	for i := range 6 {
+		fields := waypost.LeadFields{Name: "A"}
+		if i%2 == 0 {
+			fields.LeadsGroup, fields.Region = &group, &group
+		}
+		ids = append(ids, must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, fields, nil)).LeadsID)
+		f.clock.Advance(time.Second)
+	}
+	other := must[waypost.Lead](t)(f.CreateLead(t.Context(), foreign[0], waypost.LeadFields{Name: "A"}, nil)).LeadsID
+	asked := []int64{ids[4], other, ids[1], ids[4], -1, 1 << 40, ids[0]}
+	for _, sort := range waypost.LeadSorts {
+		equal(t, string(sort), f.leadsOfFilter(t, waypost.LeadFilter{LeadsIDs: asked}, sort), []int64{ids[0], ids[1], ids[4]})
+		equal(t, string(sort), f.leadsOfFilter(t, waypost.LeadFilter{LeadsIDs: asked, LeadsGroup: &group, Region: &group}, sort), []int64{ids[0], ids[4]})
+		equal(t, string(sort), f.leadsOfFilter(t, waypost.LeadFilter{LeadsIDs: []int64{other}}, sort), []int64(nil))
+	}
 }
 
 func testBirthdayFilters(t *testing.T, f *fixture) {

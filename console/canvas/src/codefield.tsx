@@ -4,7 +4,7 @@
 import { useEffect, useId, useRef, useState } from "react";
 
 import type { Expression } from "./code.ts";
-import type { Language } from "./complete.ts";
+import type { ExpressionPlace, Language } from "./complete.ts";
 import { useShared } from "./context.ts";
 import { Icon } from "./icons.tsx";
 
@@ -17,17 +17,18 @@ interface CodeProps {
   hint?: string | undefined;
   language: Language;
   event?: string | undefined; // the name of the event that it sees
+  place?: ExpressionPlace | undefined;
   fault?: string | undefined;
 }
 
-export function Code({ name, label, value, onChange, placeholder = "", hint, language, event, fault = "" }: CodeProps) {
+export function Code({ name, label, value, onChange, placeholder = "", hint, language, event, place, fault = "" }: CodeProps) {
   const { expressions } = useShared();
   const id = useId();
   const holder = useRef<HTMLDivElement>(null);
   const editor = useRef<Expression>(undefined);
   const [ready, setReady] = useState(false);
-  const now = useRef({ value, onChange, expressions, event });
-  now.current = { value, onChange, expressions, event };
+  const now = useRef({ value, onChange, expressions, event, place });
+  now.current = { value, onChange, expressions, event, place };
   // What was typed comes back as value, later: only another value is one from outside.
   const typed = useRef<string[]>([]);
 
@@ -49,8 +50,8 @@ export function Code({ name, label, value, onChange, placeholder = "", hint, lan
           attributes: { id, ...(label ? { "aria-label": label } : { "aria-labelledby": `${id}-name` }), "aria-multiline": "true" },
           names: () => {
             const { names, properties } = now.current.expressions!;
-            const of = now.current.event;
-            return { ...names, event: of === undefined ? undefined : (properties[of] ?? []) };
+            const { event, place } = now.current;
+            return { ...names, place, event: event === undefined ? undefined : (properties[event] ?? []) };
           },
           change: (v) => {
             typed.current.push(v);

@@ -9,8 +9,11 @@ export interface Names {
   fields: readonly string[]; // custom fields of leads
   touchpoints: readonly string[]; // ids of nodes
   event?: readonly string[] | undefined; // the expression sees an event, which had these properties
-  segment?: boolean; // the condition is a segment's, which sees a lead but no journey
+  place?: ExpressionPlace | undefined; // where the condition stands, if it is none of a node
 }
+
+// ExpressionPlace is where a condition stands that sees less than those of nodes.
+export type ExpressionPlace = "segment" | "entry" | "goal";
 
 export interface Offer {
   label: string;
@@ -42,20 +45,26 @@ function completeCondition(before: string, names: Names): Offers | undefined {
   const m = celPath.exec(before)!;
   const from = before.length - (m[2]?.length ?? 0);
   const parts = m[1]!.split(".").slice(0, -1);
+  const place = names.place;
+  const hidden = place ? unseen[place] : [];
   if (parts.length === 0) {
     // Behind a value: ")." or "'a'.".
     if (before[from - 1] === ".") return { from, offers: of("function", known.methods, call) };
-    const variables = ["lead", ...(names.event ? ["event"] : []), ...(names.segment ? [] : ofJourneys), "now", "today"];
-    return { from, offers: [...of("variable", variables), ...of("function", known.functions, call), ...of("keyword", ["true", "false", "null", "in"])] };
+    const variables = ["lead", ...(names.event ? ["event"] : []), ...ofJourney.filter((v) => !hidden.includes(v)), "now", "today"];
+    const functions = place === "entry" || place === "goal" ? known.functions : [...known.record, ...known.functions];
+    return { from, offers: [...of("variable", variables), ...of("function", functions, call), ...of("keyword", ["true", "false", "null", "in"])] };
   }
-  if (names.segment && ofJourneys.includes(parts[0]!)) return undefined;
+  if (hidden.includes(parts[0]!)) return undefined;
   const plain = /^[A-Za-z_]\w*$/;
   const members = parts.length === 1 && parts[0] === "event" && names.event ? named(names.event, from, plain) : membersOf(parts, from, names, plain);
   const methods = parts.length === 1 && parts[0] !== "now" && parts[0] !== "today" ? [] : of("function", known.methods, call);
   return { from: members?.from ?? from, offers: [...(members?.offers ?? []), ...methods] };
 }
 
-const ofJourneys = ["touchpoints", "enrollment", "journey"];
+const ofJourney = ["touchpoints", "enrollment", "journey"];
+
+// unseen are the variables that conditions elsewhere than at nodes do not see.
+const unseen: Record<ExpressionPlace, readonly string[]> = { segment: ofJourney, entry: ["touchpoints", "enrollment"], goal: ["touchpoints"] };
 
 const call = (name: string): string => `${name}(`;
 

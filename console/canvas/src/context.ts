@@ -24,7 +24,7 @@ export interface Shared {
 export interface Expressions {
   load: () => Promise<typeof code>;
   nonce: string;
-  names: Omit<Names, "event">;
+  names: Omit<Names, "event" | "place">;
   properties: Record<string, string[]>; // of events, by their names
 }
 

@@ -3,7 +3,7 @@
 import { type ReactNode, createContext, use, useEffect, useId, useState } from "react";
 
 import { Code } from "./codefield.tsx";
-import type { Language } from "./complete.ts";
+import type { ExpressionPlace, Language } from "./complete.ts";
 import { useShared } from "./context.ts";
 import { type Definition, type Node, type Param, type Slot, maxArms, maxAwaited, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
 import type { Problem } from "./edit.ts";
@@ -336,12 +336,13 @@ interface TextProps {
   language?: Language; // of an expression
   target?: string; // its path within the node
   event?: string; // it sees an event of this name
+  place?: ExpressionPlace; // of an expression that belongs to no node
 }
 
-export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", max = 10_000, list, lines, maxLength, code, bad, language, target = "", event }: TextProps) {
+export function Text({ name, label, value, onChange, onBlur, placeholder, hint, type = "text", max = 10_000, list, lines, maxLength, code, bad, language, target = "", event, place }: TextProps) {
   const id = useId();
   const fault = use(Faults).get(target);
-  if (language) return <Code name={name} label={label} value={value} onChange={onChange} placeholder={placeholder} hint={hint} language={language} event={event} fault={fault} />;
+  if (language) return <Code name={name} label={label} value={value} onChange={onChange} placeholder={placeholder} hint={hint} language={language} event={event} place={place} fault={fault} />;
   const common = {
     id,
     value,

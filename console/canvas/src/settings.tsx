@@ -73,9 +73,9 @@ export function Settings({ definition: d, options, problems, change, close }: Se
           {goal && (
             <>
               <Text name={t.event} value={goal.event ?? ""} onChange={(event) => set("goal", { ...goal, event })} list={options.events} />
-              <Text name={t.when} value={goal.when ?? ""} onChange={(when) => set("goal", tidy({ ...goal, when }))} placeholder={t.whenHint} language="cel" event={goal.event ?? ""} />
+              <Text name={t.when} value={goal.when ?? ""} onChange={(when) => set("goal", tidy({ ...goal, when }))} placeholder={t.whenHint} language="cel" event={goal.event ?? ""} place="goal" />
               <Text name={t.capPer} value={goal.within ?? ""} onChange={(within) => set("goal", tidy({ ...goal, within }))} placeholder="P7D" hint={t.durationHint} />
-              <Text name={t.worth} value={goal.value ?? ""} onChange={(value) => set("goal", tidy({ ...goal, value }))} placeholder="event.total" language="cel" event={goal.event ?? ""} />
+              <Text name={t.worth} value={goal.value ?? ""} onChange={(value) => set("goal", tidy({ ...goal, value }))} placeholder="event.total" language="cel" event={goal.event ?? ""} place="goal" />
             </>
           )}
           <Text name={t.controlGroup} type="number" value={percent(d.controlGroup)} onChange={(v) => set("controlGroup", v ? Number(v) / 100 : undefined)} hint={t.controlGroupHint} />
@@ -179,8 +179,8 @@ function Begin({ n, entry: e, options, change, remove }: { n: number; entry: Ent
       {kind === "event" && <Text name={t.event} value={e.event ?? ""} onChange={(v) => change({ ...e, event: v })} list={options.events} />}
       {kind === "leadChanged" && <Listed name={t.leadFields} hint={t.leadFieldsHint} max={maxEntryFields} length={200} items={e.leadChanged ?? []} change={(leadChanged) => change({ ...e, leadChanged })} />}
       {kind === "segment" && <Pick name={t.segment} value={e.segment ?? ""} onChange={(segment) => change({ ...e, segment, on: "enter" })} items={options.segments} />}
-      <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} />
-      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} placeholder={t.entryKeyExample} hint={t.entryKeyHint} language="cel" event={event} />
+      <Text name={t.when} value={e.when ?? ""} onChange={(when) => change(tidy({ ...e, when }))} placeholder={t.caseHint} language="cel" event={event} place="entry" />
+      <Text name={t.entryKey} value={e.entryKey ?? ""} onChange={(entryKey) => change(tidy({ ...e, entryKey }))} placeholder={t.entryKeyExample} hint={t.entryKeyHint} language="cel" event={event} place="entry" />
     </div>
   );
 }

@@ -24,7 +24,10 @@ export function completeYAML(source: string, at: number, options: Options): (Off
   if (w.key && last !== "weekdays" && w.path.at(-2) !== "weekdays" && w.path.at(-2) !== "tags") return keys(w);
   switch (last) {
     case "when":
+    case "entryKey":
       return expression(source, at, w, "cel", options);
+    case "value":
+      return w.path[0] === "goal" ? expression(source, at, w, "cel", options) : undefined;
     case "type":
       return value(nodeTypes);
     case "start":
@@ -70,8 +73,11 @@ function keys(w: Where): Offers | undefined {
 }
 
 function expression(source: string, at: number, w: Where, language: "cel" | "liquid", options: Options): Offers | undefined {
-  const event = w.before.get("type") === "waitForEvent" ? (options.properties[w.before.get("event") ?? ""] ?? []) : undefined;
-  const found = complete(language, source.slice(w.from, at), { fields: options.fields, touchpoints: idsOf(source).touchpoints, event });
+  const top = w.path[0];
+  const place = top === "entry" || top === "goal" ? top : undefined;
+  const name = w.before.get("event");
+  const event = name !== undefined || place === "goal" || w.before.get("type") === "waitForEvent" ? (options.properties[name ?? ""] ?? []) : undefined;
+  const found = complete(language, source.slice(w.from, at), { fields: options.fields, touchpoints: idsOf(source).touchpoints, event, place });
   if (!found) return undefined;
   const escaped = (o: Offer): Offer => (w.quote === "'" && o.apply?.includes("'") ? { ...o, apply: o.apply.replaceAll("'", "''") } : o);
   return { from: w.from + found.from, offers: found.offers.map(escaped) };

@@ -331,10 +331,16 @@ test("a condition is completed with what there is", () => {
   assert.deepEqual(offered("cel", "").slice(0, 3), ["lead", "event", "touchpoints"]);
   assert.ok(!offered("cel", "", { ...names, event: undefined }).includes("event"));
   assert.ok(offered("cel", "lead.gender == 1 && lead.").includes("customFields"));
-  const segment = { ...names, event: undefined, segment: true };
+  const segment = { ...names, event: undefined, place: "segment" as const };
   assert.deepEqual(complete("cel", "", segment)!.offers.filter((o) => o.type === "variable").map((o) => o.label), ["lead", "now", "today"]);
   assert.deepEqual(["touchpoints.", "enrollment.", "journey.", "touchpoints.hello."].flatMap((before) => offered("cel", before, segment)), []);
   assert.ok(offered("cel", "lead.", segment).includes("customFields"));
+  assert.ok(["", "!"].every((before) => offered("cel", before).includes("events") && offered("cel", before, segment).includes("events")));
+  const at = (place: "entry" | "goal"): string[] => offered("cel", "", { ...names, place });
+  assert.deepEqual(at("entry").slice(0, 3), ["lead", "event", "journey"]);
+  assert.deepEqual(at("goal").slice(0, 4), ["lead", "event", "enrollment", "journey"]);
+  assert.ok(!at("entry").includes("events") && !at("goal").includes("inSegment") && at("goal").includes("has"));
+  assert.deepEqual(offered("cel", "enrollment.", { ...names, place: "entry" }), []);
   assert.deepEqual(offered("cel", "lead.customFields.").slice(0, 2), ["plan", "renewalDate"]);
   assert.deepEqual(offered("cel", "touchpoints.").slice(0, 1), ["hello"]);
   assert.deepEqual(offered("cel", "!touchpoints.hello.su").slice(0, 4), ["succeed", "httpStatus", "message", "attempts"]);
@@ -444,6 +450,10 @@ test("YAML is completed by where it stands", () => {
   assert.ok(!after('nodes:\n  - id: a\n    type: branch\n    cases:\n      - when: "‸"').includes("event"));
   assert.ok(after("nodes:\n  - id: a\n    type: waitForEvent\n    when: ‸").includes("event"));
   assert.deepEqual(after("nodes:\n  - {id: a, type: waitForEvent, event: buy, when: event.‸}"), ["amount"]);
+  assert.deepEqual(after("nodes:\n  - {id: a, type: waitForEvent, events: [{event: buy, when: event.‸}]}"), ["amount"]);
+  assert.deepEqual(after("goal: {event: buy, value: event.‸}"), ["amount"]);
+  assert.deepEqual(after("entry:\n  - event: buy\n    entryKey: event.‸"), ["amount"]);
+  assert.ok(!after("entry: [{leadCreated: true, when: ‸}]").some((o) => ["event", "enrollment", "events"].includes(o)));
   assert.ok(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: |\n        Hi {{ lead.‸\n").includes("company"));
   assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      text: Hi ‸"), []);
   assert.deepEqual(after("nodes:\n  - id: a\n    type: touchpoint\n    params:\n      ‸"), []);
