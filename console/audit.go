@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,9 +31,21 @@ func (e auditEntry) Is() string  { return indented(e.After) }
 func (e auditEntry) Thing() string { thing, _, _ := strings.Cut(e.Action, "."); return thing }
 func (e auditEntry) Did() string   { _, did, _ := strings.Cut(e.Action, "."); return did }
 
+// lead is the lead that the entry is of, 0 if it is of none.
+func (e auditEntry) lead() int64 {
+	if e.Thing() != "lead" {
+		return 0
+	}
+	id, _ := strconv.ParseInt(e.Target, 10, 64)
+	return id
+}
+
 // Path is where the target has a page, "" if it has none.
 func (e auditEntry) Path() string {
-	if strings.HasPrefix(e.Action, "lead.") && strings.Trim(e.Target, "0123456789") == "" {
+	if e.Did() == "delete" {
+		return ""
+	}
+	if e.lead() != 0 {
 		return "/leads/" + e.Target
 	}
 	for prefix, path := range map[string]string{
@@ -40,7 +53,7 @@ func (e auditEntry) Path() string {
 		waypost.PrefixEnrollment: "/enrollments/", waypost.PrefixMessage: "/deliveries/",
 		waypost.PrefixSubscription: "/subscriptions/", waypost.PrefixSegment: "/segments/",
 	} {
-		if strings.HasPrefix(e.Target, prefix) && !strings.HasSuffix(e.Action, ".delete") {
+		if strings.HasPrefix(e.Target, prefix) {
 			return path + e.Target
 		}
 	}
@@ -53,20 +66,21 @@ func (g gateway) listAudit(ctx context.Context, query url.Values) (list[auditEnt
 
 // auditPage is the data of the audit log.
 type auditPage struct {
-	Filters            filterBar
-	Items              []auditEntry
-	More               string
-	Journeys, Webhooks names
+	Filters                      filterBar
+	Items                        []auditEntry
+	More                         string
+	Journeys, Webhooks, Segments names
+	Leads                        leadNames
 }
 
 // Name is what people call the target of an entry, "" if that has no name, or is gone.
-func (p auditPage) Name(target string) string {
-	for _, ns := range []names{p.Journeys, p.Webhooks} {
-		if name := ns.Of(target); name != target {
+func (p auditPage) Name(e auditEntry) string {
+	for _, ns := range []names{p.Journeys, p.Webhooks, p.Segments} {
+		if name := ns.Of(e.Target); name != e.Target {
 			return name
 		}
 	}
-	return ""
+	return p.Leads[e.lead()]
 }
 
 func (v *visit) audit() error {
@@ -79,10 +93,23 @@ func (v *visit) audit() error {
 	p := auditPage{Filters: filters}
 	err := together(func() error {
 		found, err := v.gateway.listAudit(v.r.Context(), filters.query(v.r))
+		if err != nil {
+			return err
+		}
 		p.Items, p.More = found.Items, filters.more(found.NextCursor)
+		var leads []int64
+		for _, e := range p.Items {
+			if id := e.lead(); id != 0 {
+				leads = append(leads, id)
+			}
+		}
+		p.Leads, err = v.leadNames(leads)
 		return err
 	}, func() (err error) {
 		p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context())
+		return err
+	}, func() (err error) {
+		p.Segments, err = v.gateway.segmentNames(v.r.Context())
 		return err
 	})
 	if err != nil {

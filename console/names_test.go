@@ -32,9 +32,15 @@ func TestNamesBesideIDs(t *testing.T) {
 			switch r.URL.Query().Get("leadsIds") {
 			case "1007", "1007,1008":
 				return http.StatusOK, `{"items":[{"leadsId":1007,"name":"Ada <b>"}]}`
+			case "1008,1009":
+				return http.StatusOK, `{"items":[{"leadsId":1009,"name":"Bob"}]}`
 			case "1008":
 				return http.StatusOK, `{"items":[]}`
 			}
+		case "/v1/segments":
+			return http.StatusOK, `{"items":[{"id":"seg_1","name":"Silent"}]}`
+		case "/v1/audit":
+			return http.StatusOK, `{"items":[{"action":"lead.update","target":"1009"},{"action":"lead.delete","target":"1008"},{"action":"segment.update","target":"seg_1"}]}`
 		case "/v1/enrollments":
 			return http.StatusOK, `{"items":[{"enrollmentId":"enr_1","journeyId":"jrn_1","version":1,"leadsId":1007,"status":"waiting"}]}`
 		case "/v1/enrollments/enr_1":
@@ -42,7 +48,7 @@ func TestNamesBesideIDs(t *testing.T) {
 		}
 		return 0, ""
 	})
-	viewer, _ := s.as(waypost.RoleViewer)
+	admin, _ := s.as(waypost.RoleAdmin)
 	for path, want := range map[string][]string{
 		"/launches/lch_1":                  {"<h1>Launch of Welcome, 31 Jan 2026, "},
 		"/launches/lch_2":                  {"<h1>Launch of Welcome</h1>"},
@@ -51,9 +57,10 @@ func TestNamesBesideIDs(t *testing.T) {
 		"/deliveries/msg_1":                {`<a href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`, `data-copy="1007"`},
 		"/deliveries":                      {`<a href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`, `<a href="/leads/1008"><bdi>Lead 1008</bdi></a>`},
 		"/journeys/jrn_1/enrollments":      {`href="/leads/1007"><bdi>Ada &lt;b&gt;</bdi></a>`},
+		"/audit":                           {`href="/leads/1009" title="1009"><bdi>Bob</bdi></a>`, `<bdi title="1008">Lead 1008</bdi>`, `href="/segments/seg_1" title="seg_1"><bdi>Silent</bdi></a>`},
 		"/enrollments/enr_1":               {`<a href="/leads/1008"><bdi>Lead 1008</bdi></a>`, `data-copy="1008"`},
 	} {
-		got := viewer.get(path)
+		got := admin.get(path)
 		for _, text := range want {
 			if got.Status != http.StatusOK || !strings.Contains(got.Body, text) {
 				t.Errorf("%s: HTTP %d without %s: %s", path, got.Status, text, got.Body)
