@@ -129,9 +129,18 @@ func (g gateway) healthOf(ctx context.Context, id string) (health, error) {
 }
 
 func (g gateway) webhookHistory(ctx context.Context, id string, query url.Values) ([]interval, error) {
+	return g.history(ctx, webhookPath(id)+"/history", query)
+}
+
+// attemptHistory is the sum of the histories of all webhooks.
+func (g gateway) attemptHistory(ctx context.Context, query url.Values) ([]interval, error) {
+	return g.history(ctx, "/v1/webhooks/history", query)
+}
+
+func (g gateway) history(ctx context.Context, path string, query url.Values) ([]interval, error) {
 	answer, err := get[struct {
 		Series []interval `json:"series"`
-	}](ctx, g, waypost.GrantWebhooksRead, webhookPath(id)+"/history", query)
+	}](ctx, g, waypost.GrantWebhooksRead, path, query)
 	return answer.Series, err
 }
 

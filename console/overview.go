@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -46,7 +45,7 @@ const (
 	journeysShown = 8
 	launchesShown = 8
 	groupsShown   = 6
-	webhooksAsked = 50 // each is two calls
+	webhooksAsked = 50 // that may be down, each of which is a call
 )
 
 func (v *visit) overview() error {
@@ -64,6 +63,21 @@ type overviewLists struct {
 	newest             list[launch]
 	deferred, retrying []failureCount // by webhook
 	failed             []failureCount // of the last hour
+	disabled           list[webhook]
+}
+
+// suspects are the webhooks that may take no messages now: those that are disabled, and those
+// that messages wait for, or failed at in the last hour.
+func (lists overviewLists) suspects() (ids []string) {
+	for _, w := range lists.disabled.Items {
+		ids = append(ids, w.ID)
+	}
+	for _, g := range slices.Concat(lists.deferred, lists.retrying, lists.failed) {
+		if g.WebhookID != "" && !slices.Contains(ids, g.WebhookID) {
+			ids = append(ids, g.WebhookID)
+		}
+	}
+	return ids[:min(len(ids), webhooksAsked)]
 }
 
 // openLaunches are the states of the launches that are listed first.
@@ -71,7 +85,8 @@ var openLaunches = [3]waypost.LaunchStatus{waypost.LaunchRunning, waypost.Launch
 
 func (v *visit) loadOverview(ctx context.Context, now time.Time) (data overviewPage, err error) {
 	hourAgo := now.Add(-time.Hour).UTC().Format(time.RFC3339)
-	lists, err := v.loadOverviewLists(ctx, &data, hourAgo)
+	dayAgo := now.Add(-23 * time.Hour).UTC().Format(time.RFC3339) // with the hour that it lies in
+	lists, err := v.loadOverviewLists(ctx, &data, hourAgo, dayAgo)
 	if err != nil {
 		return data, err
 	}
@@ -79,11 +94,11 @@ func (v *visit) loadOverview(ctx context.Context, now time.Time) (data overviewP
 	year, month, day := now.In(v.chosen.Zone).Date()
 	data.Launches, data.Today = lists.launches(time.Date(year, month, day, 0, 0, 0, 0, v.chosen.Zone))
 	data.Waiting, data.Failing = lists.waiting(), lists.failing(hourAgo)
-	return data, v.loadOverviewNumbers(ctx, &data, lists.active.Items, now)
+	return data, v.loadOverviewNumbers(ctx, &data, lists.active.Items, lists.suspects())
 }
 
 // loadOverviewLists reads the lists, and what of them the page shows as it is.
-func (v *visit) loadOverviewLists(ctx context.Context, data *overviewPage, hourAgo string) (lists overviewLists, err error) {
+func (v *visit) loadOverviewLists(ctx context.Context, data *overviewPage, hourAgo, dayAgo string) (lists overviewLists, err error) {
 	byWebhook := func(status waypost.DeliveryStatus) ([]failureCount, error) {
 		return v.gateway.groupDeliveries(ctx, url.Values{"status": {string(status)}, "groupBy": {waypost.GroupWebhookID}})
 	}
@@ -118,6 +133,18 @@ func (v *visit) loadOverviewLists(ctx context.Context, data *overviewPage, hourA
 		},
 		func() (err error) {
 			lists.retrying, err = byWebhook(waypost.DeliveryRetrying)
+			return err
+		},
+		func() (err error) {
+			lists.disabled, err = v.gateway.listWebhooks(ctx, url.Values{"enabled": {"false"}, "limit": {strconv.Itoa(webhooksAsked)}})
+			return err
+		},
+		func() (err error) {
+			data.Hours, err = v.gateway.attemptHistory(ctx, url.Values{"from": {dayAgo}, "every": {"hour"}})
+			slices.Reverse(data.Hours)
+			for _, i := range data.Hours {
+				data.Delivered, data.Failed = data.Delivered+i.Succeeded, data.Failed+i.Failed
+			}
 			return err
 		},
 	}
@@ -176,8 +203,8 @@ func (lists overviewLists) failing(hourAgo string) (groups []failureGroup) {
 	return groups
 }
 
-// loadOverviewNumbers reads the people of journeys, and the health and attempts of webhooks.
-func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, active []journey, now time.Time) error {
+// loadOverviewNumbers reads the people of journeys, and the health of webhooks that may be down.
+func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, active []journey, suspects []string) error {
 	data.Active = make([]journeyRow, len(active))
 	var calls []func() error
 	for i, j := range active {
@@ -189,19 +216,14 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 			return unlessGone(err)
 		})
 	}
-	since := url.Values{"from": {now.Add(-23 * time.Hour).UTC().Format(time.RFC3339)}, "every": {"hour"}}
-	asked := data.Webhooks[:min(len(data.Webhooks), webhooksAsked)]
-	fares, hours := make([]downWebhook, len(asked)), make([][]interval, len(asked))
-	for i, w := range asked {
+	fares := make([]downWebhook, len(suspects))
+	for i, id := range suspects {
 		calls = append(calls, func() error {
-			h, err := v.gateway.healthOf(ctx, w.ID)
-			fares[i] = downWebhook{w.ID, w.Name, h}
+			h, err := v.gateway.healthOf(ctx, id)
+			fares[i] = downWebhook{id, data.Webhooks.Of(id), h}
 			if err != nil {
 				fares[i].Enabled, fares[i].Breaker.State = true, "" // it is gone
 			}
-			return unlessGone(err)
-		}, func() (err error) {
-			hours[i], err = v.gateway.webhookHistory(ctx, w.ID, since)
 			return unlessGone(err)
 		})
 	}
@@ -214,25 +236,10 @@ func (v *visit) loadOverviewNumbers(ctx context.Context, data *overviewPage, act
 	slices.SortStableFunc(data.Active, func(a, b journeyRow) int { return cmp.Compare(b.Counts.Standing(), a.Counts.Standing()) })
 	data.Running = data.Active[:min(len(data.Active), journeysShown)]
 	data.Down = slices.DeleteFunc(fares, downWebhook.takes)
-	data.addHours(hours)
 	return nil
 }
 
 // takes tells whether the webhook takes messages.
 func (d downWebhook) takes() bool {
 	return d.Enabled && d.Breaker.State != "open" && d.Breaker.State != "halfOpen"
-}
-
-// addHours adds up the attempts of webhooks, by hour and in all.
-func (data *overviewPage) addHours(webhooks [][]interval) {
-	byHour := map[time.Time]interval{}
-	for _, series := range webhooks {
-		for _, a := range series {
-			sum := byHour[a.From]
-			byHour[a.From] = interval{From: a.From, Succeeded: sum.Succeeded + a.Succeeded, Failed: sum.Failed + a.Failed}
-			data.Delivered += a.Succeeded
-			data.Failed += a.Failed
-		}
-	}
-	data.Hours = slices.SortedFunc(maps.Values(byHour), func(a, b interval) int { return b.From.Compare(a.From) })
 }

@@ -144,6 +144,21 @@ func TestWebhookHistory(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", query, got.raw, want)
 		}
 	}
+	// All webhooks together.
+	second := f.newWebhook("https://example.com/second")
+	f.deliver(f.publishedJourney(welcome(second)), second, f.newLead("Edith"), waypost.DeliverySucceeded)
+	for query, want := range map[string]string{
+		"?from=2026-01-31T12:00:00Z&to=2026-01-31T14:00:00Z": `{"from":"2026-01-31T12:00:00.000Z","attempts":2,"succeeded":2,"failed":0},{"from":"2026-01-31T13:00:00.000Z","attempts":2,"succeeded":2,"failed":0}`,
+		"?from=2026-01-30T23:00:00Z&every=day":               `{"from":"2026-01-30T00:00:00.000Z","attempts":0,"succeeded":0,"failed":0},{"from":"2026-01-31T00:00:00.000Z","attempts":4,"succeeded":4,"failed":0}`,
+	} {
+		if got := f.get("/v1/webhooks/history"+query).expect(t, 200); got.raw != `{"series":[`+want+`]}` {
+			t.Errorf("%s:\n got %s\nwant %s", query, got.raw, want)
+		}
+	}
+	f.get("/v1/webhooks/history?every=minute&from=x").fault(t, 400, "BadRequest", "InvalidFormat from", "OutOfRange every")
+	if got := f.otherOrg().get("/v1/webhooks/history?every=day&from=2026-01-31T00:00:00Z").expect(t, 200); got.raw != `{"series":[{"from":"2026-01-31T00:00:00.000Z","attempts":0,"succeeded":0,"failed":0}]}` {
+		t.Errorf("of another organisation: %s", got.raw)
+	}
 	// Without a beginning, seven days; whatever is folded.
 	if _, err := f.store.FoldWebhookHistory(t.Context(), 100); err != nil {
 		t.Fatal(err)

@@ -92,6 +92,7 @@ var routes = []route{
 
 	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).createWebhook},
 	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, webhookQuery, (*api).listWebhooks},
+	{"GET", "/v1/webhooks/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*api).showAttempts},
 	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*api).showWebhook},
 	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
 	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},

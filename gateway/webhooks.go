@@ -30,6 +30,8 @@ type Webhooks interface {
 	// WebhookHistory returns how attempts ended that began in each of the intervals, hours or
 	// days of UTC, from the one that from lies in to the last one that begins before to.
 	WebhookHistory(ctx context.Context, sc waypost.Scope, id string, from, to time.Time, every time.Duration) ([]waypost.WebhookInterval, error)
+	// AttemptHistory is the sum of WebhookHistory over all webhooks, without percentiles.
+	AttemptHistory(ctx context.Context, sc waypost.Scope, from, to time.Time, every time.Duration) ([]waypost.WebhookInterval, error)
 	// MissingWebhooks returns those of ids that do not exist.
 	MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error)
 	// WebhookNamesakes returns what another stage has of the names of webhooks, by their ids.

@@ -186,6 +186,41 @@ func (s *Store) WebhookHistory(ctx context.Context, sc waypost.Scope, id string,
 	return series, nil
 }
 
+// AttemptHistory is the sum of WebhookHistory over all webhooks of the scope, without
+// percentiles.
+func (s *Store) AttemptHistory(ctx context.Context, sc waypost.Scope, from, to time.Time, every time.Duration) (series []waypost.WebhookInterval, err error) {
+	defer wrap(&err, "read the history of all webhooks")
+	for at := from.UTC().Truncate(every); at.Before(to); at = at.Add(every) {
+		series = append(series, waypost.WebhookInterval{From: at})
+	}
+	if len(series) == 0 {
+		return series, nil
+	}
+	var rows []struct {
+		At        int64 `bun:"at"`
+		Succeeded int   `bun:"succeeded"`
+		Failed    int   `bun:"failed"`
+	}
+	// In one statement: what is folded meanwhile is counted once.
+	begin, end := stamp{series[0].From}, stamp{series[len(series)-1].From.Add(every)}
+	part := func(table string) *bun.SelectQuery {
+		return s.r.NewSelect().TableExpr(table+" AS h").Join("JOIN webhooks AS w ON w.id = h.webhook_id").
+			Column("h.from_at", "h.succeeded", "h.failed").
+			Where("w.org = ? AND w.stage = ? AND h.from_at >= ? AND h.from_at < ?", sc.Org, sc.Stage, begin, end)
+	}
+	err = s.r.NewSelect().TableExpr("(?) AS h", part("webhook_hours").UnionAll(part("webhook_deltas"))).
+		ColumnExpr("from_at - from_at % ? AS at", every.Microseconds()).ColumnExpr("sum(succeeded) AS succeeded, sum(failed) AS failed").
+		GroupExpr("1").Scan(ctx, &rows)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		i := &series[time.UnixMicro(row.At).Sub(series[0].From)/every]
+		i.Succeeded, i.Failed = row.Succeeded, row.Failed
+	}
+	return series, nil
+}
+
 var upsertWebhookHour = bulk{
 	table:   "webhook_hours",
 	columns: insertWebhookDelta.columns,

@@ -392,20 +392,26 @@ func (c *cli) webhooksHistory() *cobra.Command {
 		{"every", "every", "hour, which it is without it, or day (of UTC)"},
 	}
 	cmd := &cobra.Command{
-		Use: "history ID", Short: "Show how a webhook's attempts ended, hour by hour or day by day",
+		Use: "history [ID]", Short: "Show how a webhook's attempts ended, hour by hour or day by day",
 		Long: `Shows for each hour or day how many attempts began in it, how they ended, and within how many
-milliseconds half of them and 99 percent of them were over. In the bars, ░ are those that failed. Hours
-and days without attempts are left out of the table, and are in the answer with -o json.`,
-		Example: `  waypost webhooks history whk_…
+milliseconds half of them and 99 percent of them were over. Without ID it is the sum of all webhooks,
+without these times. In the bars, ░ are those that failed. Hours and days without attempts are left out
+of the table, and are in the answer with -o json.`,
+		Example: `  waypost webhooks history
+  waypost webhooks history whk_…
   waypost webhooks history whk_… --every day --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z
   waypost webhooks history whk_… -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := c.request(cmd.Context(), http.MethodGet, webhookPath(args[0])+"/history?"+span.query(cmd).Encode(), nil)
+			path := webhooksPath
+			if len(args) > 0 {
+				path = webhookPath(args[0])
+			}
+			a, err := c.request(cmd.Context(), http.MethodGet, path+"/history?"+span.query(cmd).Encode(), nil)
 			if err != nil {
 				return err
 			}
-			return printAs(c, a, "webhook's history", func(h struct{ Series []webhookInterval }) error { return c.printHistory(h.Series) })
+			return printAs(c, a, "history", func(h struct{ Series []webhookInterval }) error { return c.printHistory(h.Series) })
 		},
 	}
 	span.flags(cmd)

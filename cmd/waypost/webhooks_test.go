@@ -96,6 +96,7 @@ func TestWebhookHistory(t *testing.T) {
 	p := newPeer(t, map[string]func(request) reply{
 		"GET /v1/webhooks/whk_1/history": always(200, history),
 		"GET /v1/webhooks/whk_2/history": always(200, `{"series":[]}`),
+		"GET /v1/webhooks/history":       always(200, `{"series":[{"from":"2026-01-31T11:00:00.000Z","attempts":4,"succeeded":3,"failed":1}]}`),
 	})
 	r := runCLI(t, p.environ(), "", "webhooks", "history", "whk_1")
 	r.want(t, 0, nil, nil)
@@ -110,6 +111,11 @@ func TestWebhookHistory(t *testing.T) {
 	sameJSON(t, r.stdout, history)
 	if got := p.last(t).target; got != "/v1/webhooks/whk_1/history?every=day&from=a&to=b" {
 		t.Errorf("asked for %s", got)
+	}
+	const all = "FROM                      ATTEMPTS  SUCCEEDED  FAILED  P50 MS  P99 MS  \n" +
+		"2026-01-31T11:00:00.000Z  4         3          1                       ███████████████░░░░░\n"
+	if r = runCLI(t, p.environ(), "", "webhooks", "history"); r.stdout != all {
+		t.Errorf("got\n%swant\n%s", r.stdout, all)
 	}
 	runCLI(t, p.environ(), "", "webhooks", "history", "whk_2").want(t, 0, []string{"FROM"}, nil)
 	runCLI(t, p.environ(), "", "webhooks", "history", "whk_3").want(t, 1, nil, []string{"NotFound"})

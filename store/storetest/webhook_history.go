@@ -54,9 +54,20 @@ func (f *fixture) foldHistory(t testing.TB, limit int) {
 }
 
 // history is the history of a webhook, without intervals that have nothing: their time, how
-// many attempts succeeded and failed, and their percentiles.
+// many attempts succeeded and failed, and their percentiles. It checks the sum over all
+// webhooks, too.
 func (f *fixture) history(t testing.TB, id string, from, to time.Time, every time.Duration) (list []string) {
 	t.Helper()
+	all := must[[]waypost.WebhookInterval](t)(f.AttemptHistory(t.Context(), scope, from, to, every))
+	for _, w := range must[[]waypost.Webhook](t)(f.ListWebhooks(t.Context(), scope, waypost.WebhookFilter{}, waypost.Page{})) {
+		for i, of := range must[[]waypost.WebhookInterval](t)(f.WebhookHistory(t.Context(), scope, w.ID, from, to, every)) {
+			equal(t, "time", all[i].From, of.From)
+			all[i].Succeeded, all[i].Failed = all[i].Succeeded-of.Succeeded, all[i].Failed-of.Failed
+		}
+	}
+	for _, left := range all {
+		equal(t, "more than the webhooks have", left, waypost.WebhookInterval{From: left.From})
+	}
 	for _, i := range must[[]waypost.WebhookInterval](t)(f.WebhookHistory(t.Context(), scope, id, from, to, every)) {
 		if i.Attempts() > 0 {
 			list = append(list, fmt.Sprintf("%s %d+%d %d %d", i.From.Format("15:04"), i.Succeeded, i.Failed, i.P50.Milliseconds(), i.P99.Milliseconds()))
