@@ -274,13 +274,18 @@ func TestCompare(t *testing.T) {
 	p.Until(`document.querySelector(".wp-status").textContent === "No difference"`)
 }
 
-// A click on a node of the outline shows who stands there.
+// A click on a node of the outline shows who stands there, by name.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, resolve(t, "{Anniversary}"), browser.Look{})
 	follow(t, p, `document.querySelector("#node-bought .step-what a").click()`, "#chosen .people")
-	if text := p.Text("#chosen"); !strings.Contains(text, "Buys something") || !strings.Contains(text, "Lead ") {
+	if text := p.Text("#chosen"); !strings.Contains(text, "Buys something") {
 		t.Errorf("it shows\n%s", text)
+	}
+	who := p.Text("#chosen .people a")
+	follow(t, p, `document.querySelector("#chosen .people a").click()`, ".facts")
+	if text := p.Text(".facts"); !strings.Contains(text, who) || strings.HasPrefix(who, "Lead ") {
+		t.Errorf("the enrollment of %q shows\n%s", who, text)
 	}
 }
 
