@@ -73,6 +73,15 @@ type health struct {
 	SampledSince time.Time `json:"sampledSince"`
 }
 
+// Receiver is how the receiver does: the state of the breaker, or failing if that is closed and
+// no attempt of the last hour succeeded.
+func (h health) Receiver() string {
+	if rate := h.LastHour.SuccessRate; h.Breaker.State == "closed" && rate != nil && *rate == 0 {
+		return "failing"
+	}
+	return h.Breaker.State
+}
+
 // stats are attempts of some time up to now.
 type stats struct {
 	Attempts    int      `json:"attempts"`
