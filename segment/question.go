@@ -48,7 +48,7 @@ func (q questions) of(e ast.Expr, want bool) (c Cond, exact bool) {
 		}
 		return never, true
 	case ast.SelectKind:
-		f, ok := fieldOf(e)
+		f, ok := accessed(e)
 		switch has := e.AsSelect().IsTestOnly(); {
 		case ok && has:
 			return f.has(want), true
@@ -334,6 +334,14 @@ type field struct {
 }
 
 func fieldOf(e ast.Expr) (f field, ok bool) {
+	if e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly() { // it is true or false, whatever the field is
+		return f, false
+	}
+	return accessed(e)
+}
+
+// accessed is the field that an expression reads, or has() asks for.
+func accessed(e ast.Expr) (f field, ok bool) {
 	operand, member, ok := journey.Access(e)
 	if !ok {
 		return f, false

@@ -30,6 +30,8 @@ func TestCompile(t *testing.T) {
 		{`lead.customFields.plan == "gold" || lead.customFields.vip`, `=[{plan = gold} {vip = true}]or`},
 		{`lead.customFields.rate < 1e-7 || lead.customFields.rate > -2.5e6 || lead.customFields.rate == 1e6`, `=[{rate < 1e-07} {rate > -2.5e+06} {rate = 1e+06}]or`},
 		{`has(lead.customFields.plan)`, `={plan set <nil>}`},
+		{`has(lead.customFields.plan) == false`, `⊂[]`},
+		{`true == has(lead.email) || has(lead.customFields.plan) in [true]`, `⊂[]`},
 		{`"first name" in lead.customFields`, `={first name set <nil>}`},
 		{`!("first name" in lead.customFields) || lead.customFields["first name"] != "Ada"`, `=[{first name unset <nil>} {first name <> Ada}]or`},
 		{`lead.email == null`, `={email unset <nil>}`},

@@ -415,9 +415,11 @@ func TestEnrollInItself(t *testing.T) {
 	for name, tt := range map[string]struct {
 		wait string
 		runs int
+		over bool
 	}{
-		"at once":      {runs: 1 + waypost.MaxEnrollDepth},
-		"after a wait": {wait: `{"id":"wait","type":"delay","for":"1h","next":"on"},`, runs: 3 * waypost.MaxEnrollDepth},
+		"at once":              {runs: 1 + waypost.MaxEnrollDepth, over: true},
+		"what is true already": {wait: `{"id":"wait","type":"waitFor","when":"true","timeout":"1h","next":"on"},`, runs: 1 + waypost.MaxEnrollDepth, over: true},
+		"after a wait":         {wait: `{"id":"wait","type":"delay","for":"1h","next":"on"},`, runs: 3 * waypost.MaxEnrollDepth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -441,7 +443,7 @@ func TestEnrollInItself(t *testing.T) {
 				cohort, err := storetest.ClaimCohort(ctx, w.store)
 				must(t, err)
 				if run == tt.runs {
-					if over := cohort == nil; over != (tt.wait == "") || over != (last == "took: not enrolled: too many journeys in a row") {
+					if over := cohort == nil; over != tt.over || over != (last == "took: not enrolled: too many journeys in a row") {
 						t.Errorf("after %d enrollments: %+v; %s", run, cohort, last)
 					}
 					return

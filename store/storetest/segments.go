@@ -452,7 +452,7 @@ func (d *draw) condition(depth int) string {
 	case 6:
 		return fmt.Sprintf("lead.customFields[%q]", "vip")
 	case 7:
-		return d.one("has(lead.customFields.plan)", `"vip" in lead.customFields`, "has(lead.customFields.vip)", "has(lead.email)", "true", "false")
+		return d.one("has(lead.customFields.plan)", `"vip" in lead.customFields`, "has(lead.customFields.vip)", "has(lead.customFields.vip) == true", "has(lead.email)", "true", "false")
 	case 8:
 		return d.one("lead.createdAt", "timestamp(lead.updatedAt)", "lead.updatedAt") + " " + d.op() + " now - duration(" + d.one(`"2h"`, `"5h30m"`, `"P1D"`) + ")"
 	case 9, 10:
