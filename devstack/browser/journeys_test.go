@@ -55,6 +55,7 @@ func TestLaunchFaults(t *testing.T) {
 	if text := p.Text("#fault-birthday"); !strings.Contains(text, "must be a date like") {
 		t.Errorf("it says %q", text)
 	}
+	p.Until(`document.activeElement.name === "birthday"`)
 	p.Allow("400")
 	p.Accessible()
 	p.Screenshot("launch-faults")
