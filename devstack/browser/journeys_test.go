@@ -187,6 +187,14 @@ func TestInsertedStep(t *testing.T) {
 	p.Script(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "z", ctrlKey: true, bubbles: true, cancelable: true}))`)
 	p.Until(next + `.value === "` + before + `"`)
 
+	const there = `[...document.querySelectorAll(".react-flow__node")].some((n) => n.dataset.id === "split")`
+	p.Click(`.wp-form .is-danger`)
+	p.Until(`!(` + there + `)`)
+	p.Script(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "z", ctrlKey: true, bubbles: true, cancelable: true}))`)
+	p.Until(there)
+	p.Click(`.react-flow__node[data-id="split"]`)
+	p.Shows(".wp-form input[type=number]")
+
 	const asks = `!dispatchEvent(new Event("beforeunload", {cancelable: true}))`
 	if browser.Eval[bool](p, asks) {
 		t.Error("it asks before anything is lost")

@@ -221,6 +221,18 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     e.preventDefault();
   };
 
+  // The focus goes with a step that is deleted: what is undone is asked of the page then.
+  useEffect(() => {
+    const undo = (e: globalThis.KeyboardEvent): void => {
+      const key = e.key.toLowerCase();
+      if (e.target !== document.body || !(e.ctrlKey || e.metaKey) || (key !== "z" && key !== "y")) return;
+      e.preventDefault();
+      dispatch({ do: key === "y" || e.shiftKey ? "redo" : "undo" });
+    };
+    document.addEventListener("keydown", undo);
+    return () => document.removeEventListener("keydown", undo);
+  }, []);
+
   const connect = (source: string, target: string, at: { x: number; y: number }): void => {
     const n = nodes.get(source);
     if (source === startId) change((d) => edit.lead(d, { at: "start" }, target));
