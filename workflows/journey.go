@@ -429,6 +429,11 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	batch := c.batch(node, members)
 	batch.Now = workflow.Now(ctx)
 	of, _ := c.def.Node(node)
+	if of.Type == journey.UpdateLead || of.Type == journey.Emit || of.Type == journey.Enroll {
+		for n, i := range members {
+			batch.Items[n].Waited = c.in.Members[i].Waited
+		}
+	}
 	if of.Type != journey.UpdateLead && of.Type != journey.Emit {
 		for n := range batch.Items {
 			batch.Items[n].Unrecorded = nil // the timeline is not written here
@@ -443,9 +448,6 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		title = node + ": split"
 	case journey.Enroll:
 		activity, title = activitiesOf.EnrollBatch, node+" → journey "+of.Journey
-		for n, i := range members {
-			batch.Items[n].Waited = c.in.Members[i].Waited
-		}
 	case journey.UpdateLead:
 		activity, title = activitiesOf.UpdateLeadBatch, node+": update"
 	case journey.Emit:

@@ -695,3 +695,30 @@ func TestEmitTooDeep(t *testing.T) {
 		t.Errorf("there is more to start: %+v, %v", cohort, err)
 	}
 }
+
+// Enrollments that begin each other by events go on, if they wait.
+func TestEmitAfterWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ctx := context.Background()
+	v := w.publish(`{"name":"Monthly","start":"month","entry":[{"event":"told"}],"reentry":{"policy":"always"},"nodes":[
+		{"id":"month","type":"delay","for":"720h","next":"tell"},{"id":"tell","type":"emit","event":"told"}]}`)
+	e := w.enter(v, w.lead(nil))
+	for run := range 2 * waypost.MaxEnrollDepth {
+		w.run()
+		if status, lines := w.timeline(e); status != waypost.EnrollmentCompleted {
+			t.Fatalf("after %d: %s by way of %q", run, status, lines)
+		}
+		cohort, err := storetest.ClaimCohort(ctx, w.store)
+		must(t, err)
+		if cohort == nil {
+			t.Fatalf("it stopped after %d enrollments", run)
+		}
+		if e, _, err = w.store.Enrollment(ctx, scope, cohort.Members[0].EnrollmentID); err != nil || e.Depth != 1 {
+			t.Fatalf("depth %d, %v", e.Depth, err)
+		}
+		w.newEnvironment()
+		w.register()
+		w.next = cohort
+	}
+}
