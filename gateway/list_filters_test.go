@@ -62,6 +62,8 @@ func TestListFilters(t *testing.T) {
 		{"/v1/journeys", "id", "status=archived", nil},
 		{"/v1/journeys", "id", "tag=2026", []string{active, draft}},
 		{"/v1/journeys", "id", "tag=vip", []string{draft}},
+		{"/v1/journeys", "id", "tag=+vip%20", []string{draft}}, // blanks at the ends do not count, as in the draft
+		{"/v1/journeys", "id", "tag=+", nil},
 		{"/v1/journeys", "id", "tag=VIP", nil},
 		{"/v1/journeys", "id", "webhookId=" + crm, []string{paused, moved, draft}},
 		{"/v1/journeys", "id", "webhookId=" + sms, []string{moved, active}}, // a version names it
