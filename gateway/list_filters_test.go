@@ -104,6 +104,13 @@ func TestListFilters(t *testing.T) {
 	} {
 		f.get(target).fault(t, 400, "BadRequest", details...)
 	}
+	for _, text := range []string{"%ff", "a%09", "%zz"} {
+		got := f.get("/v1/journeys?tag=" + text)
+		got.fault(t, 400, "BadRequest", "InvalidFormat tag")
+		if msg, want := got.str(t, "message"), "tag: must be percent-encoded UTF-8 text without control characters"; msg != want {
+			t.Errorf("tag=%s: %q, want %q", text, msg, want)
+		}
+	}
 }
 
 func TestListLaunchesByStatus(t *testing.T) {
