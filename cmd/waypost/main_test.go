@@ -377,8 +377,9 @@ func TestSettings(t *testing.T) {
 	t.Run("a broken profile", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range []string{"", "[]", "{}", `{"url":"http://x","accessKey":"AK"}`} {
-			runCLI(t, []string{"WAYPOST_PROFILE=" + file(t, "p.json", text)}, "", "webhooks", "list").want(t, 1, nil, []string{"url, accessKey and secretKey"})
+			runCLI(t, []string{"WAYPOST_PROFILE=" + file(t, "p.json", text)}, "", "webhooks", "list").want(t, 1, nil, []string{"WAYPOST_PROFILE: ", "url, accessKey and secretKey"})
 		}
+		runCLI(t, []string{"WAYPOST_PROFILE=" + filepath.Join(t.TempDir(), "none.json")}, "", "webhooks", "list").want(t, 1, nil, []string{"WAYPOST_PROFILE: ", "none.json: no such file"})
 	})
 }
 
