@@ -13,7 +13,7 @@ type Event struct {
 	LeadsID    int64          `json:"leadsId"`
 	Properties map[string]any `json:"properties"`
 	AcceptedAt time.Time      `json:"acceptedAt"`
-	// Depth is that of the enrollment that emitted it, and one more; 0: a client's.
+	// Depth is that of the enrollment that emitted it, and one more, 1 after a wait; 0: a client's.
 	Depth int `json:"-"`
 	// Seq orders the events of a lead as they were accepted; storage sets it.
 	Seq int64 `json:"-"`

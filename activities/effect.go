@@ -134,7 +134,7 @@ func (a *Activities) effects(ctx context.Context, b delivery.Batch, do func(*eff
 	}
 	for i := range e.decisions {
 		d := &e.decisions[i]
-		if d.Stopped == "" && !d.Recorded && subjects[i].Depth >= waypost.MaxEnrollDepth {
+		if d.Stopped == "" && !d.Recorded && e.depth(i) >= waypost.MaxEnrollDepth {
 			d.Stopped, d.Reason = FoundFailed, fmt.Sprintf("more than %d enrollments in a row that begin each other", waypost.MaxEnrollDepth)
 		}
 	}
@@ -177,6 +177,14 @@ func (e *effects) batch(b delivery.Batch, items ...waypost.Effect) waypost.Effec
 	return waypost.EffectBatch{Scope: b.Scope, JourneyID: b.JourneyID, LaunchID: b.LaunchID, At: e.at, Items: items}
 }
 
+// depth is how many enrollments before an item's began each other in a row.
+func (e *effects) depth(i int) int {
+	if e.items[i].Waited {
+		return 0
+	}
+	return e.subjects[i].Depth
+}
+
 // effect is what an item does, with the progress that its success is.
 func (e *effects) effect(i int) (waypost.Effect, error) {
 	item := e.items[i]
@@ -187,7 +195,7 @@ func (e *effects) effect(i int) (waypost.Effect, error) {
 	}
 	return waypost.Effect{
 		Touchpoint: item.Touchpoint(), NodeID: e.node.ID, LeadsID: item.LeadsID, Seq: item.State.Seq, Progress: *item.Progress(after, effect.Entries),
-		Depth: e.subjects[i].Depth + 1,
+		Depth: e.depth(i) + 1,
 	}, nil
 }
 

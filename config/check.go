@@ -82,13 +82,16 @@ func checkDatabaseURL(s string) error {
 		}
 		return nil
 	}
+	if !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
+		return errors.New("must be sqlite:PATH or a postgres:// URL (its value is not shown, it may hold a password)")
+	}
 	return checkPostgresURL(s)
 }
 
 func checkPostgresURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
-		return errors.New("is none of the URLs that can be used here (its value is not shown, it may hold a password)")
+		return errors.New("must be a postgres:// URL (its value is not shown, it may hold a password)")
 	}
 	if strings.Trim(u.Path, "/") == "" {
 		return errors.New("names no database")

@@ -118,6 +118,9 @@ func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
 			t.Errorf("no line with an example for %s in:\n%v", name, err)
 		}
 	}
+	if want := "WAYPOST_DATABASE_URL: must be sqlite:PATH or a postgres:// URL"; !strings.Contains(err.Error(), want) {
+		t.Errorf("no line with %q in:\n%v", want, err)
+	}
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a secret is shown:\n%v", err)
 	}

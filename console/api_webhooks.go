@@ -73,11 +73,15 @@ type health struct {
 	SampledSince time.Time `json:"sampledSince"`
 }
 
-// Receiver is how the receiver does: the state of the breaker, or failing if that is closed and
-// no attempt of the last hour succeeded.
+// Receiver is how the receiver does: the state of the breaker, or where that is closed failing if
+// no attempt of the last hour succeeded, and idle if there was none in the last day.
 func (h health) Receiver() string {
-	if rate := h.LastHour.SuccessRate; h.Breaker.State == "closed" && rate != nil && *rate == 0 {
+	rate := h.LastHour.SuccessRate
+	switch {
+	case h.Breaker.State == "closed" && rate != nil && *rate == 0:
 		return "failing"
+	case h.Breaker.State == "closed" && h.LastDay.Attempts == 0:
+		return "idle"
 	}
 	return h.Breaker.State
 }

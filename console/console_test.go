@@ -102,7 +102,7 @@ func TestGatewayAway(t *testing.T) {
 		"401":               {func(w http.ResponseWriter) { w.WriteHeader(401); io.WriteString(w, `{"code":"Unauthorized"}`) }, 502, "The console may not do this"},
 		"400": {func(w http.ResponseWriter) {
 			w.WriteHeader(400)
-			io.WriteString(w, `{"code":"BadRequest","message":"query","detail":[{"code":"OutOfRange","target":"leadsId","message":"must be 1 to 9"}]}`)
+			io.WriteString(w, `{"code":"BadRequest","message":"leadsId: must be 1 to 9","detail":[{"code":"OutOfRange","target":"leadsId","message":"must be 1 to 9"}]}`)
 		}, 400, "must be 1 to 9"},
 	} {
 		s.mu.Lock()
@@ -112,6 +112,9 @@ func TestGatewayAway(t *testing.T) {
 		id := got.Header.Get("X-Request-Id")
 		if got.Status != tt.status || !strings.Contains(got.Body, tt.says) || !strings.Contains(got.Body, id) || !strings.HasPrefix(id, "req_") {
 			t.Errorf("%s: HTTP %d, id %s\n%s", name, got.Status, id, got.Body)
+		}
+		if strings.Count(got.Body, tt.says) > 1+strings.Count(got.Body, "<title>"+tt.says) {
+			t.Errorf("%s: it says that twice\n%s", name, got.Body)
 		}
 		if again := strings.Contains(got.Body, "data-retry"); again != (tt.status == 503) {
 			t.Errorf("%s: it tries again: %v", name, again)
@@ -123,6 +126,19 @@ func TestGatewayAway(t *testing.T) {
 			t.Errorf("%s, then back: HTTP %d", name, got.Status)
 		}
 	}
+	s.mu.Lock()
+	s.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(400)
+		io.WriteString(w, `{"code":"BadRequest"}`)
+		return true
+	}
+	s.mu.Unlock()
+	if got := v.do("GET", "/deliveries?leadsId=x", nil, http.Header{"Referer": {s.url + "/deliveries?test=true"}}); !strings.Contains(got.Body, `<a class="button primary" href="/deliveries?test=true">`) {
+		t.Errorf("a faulty filter leads not back to the list\n%s", got.Body)
+	}
+	s.mu.Lock()
+	s.answer = nil
+	s.mu.Unlock()
 	if got := v.get("/nowhere"); got.Status != http.StatusNotFound {
 		t.Errorf("/nowhere: HTTP %d", got.Status)
 	}

@@ -86,7 +86,10 @@ func (v *visit) fail(err error) {
 			say(http.StatusBadGateway, v.t("errors.key.title"), v.t("errors.key.text"))
 		}
 	}
-	if from, err := url.Parse(v.r.Referer()); err == nil && from.Host == v.r.Host && from.Path != v.r.URL.Path {
+	if len(p.Faults) == 1 && p.Text == p.Faults[0].Target+": "+p.Faults[0].Message {
+		p.Text = "" // a message of one fault says it
+	}
+	if from, err := url.Parse(v.r.Referer()); err == nil && from.Host == v.r.Host && from.RequestURI() != v.r.URL.RequestURI() {
 		p.Back = from.RequestURI()
 	}
 	// A form would be sent once more; that of a launch has a key, by which it launches once.

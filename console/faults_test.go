@@ -65,6 +65,8 @@ func TestFaultTexts(t *testing.T) {
 		{waypost.DetailOutOfRange, "timeoutMs", "must be 10 to 120000", "必须为 10 到 120000"},
 		{waypost.DetailOutOfRange, "timeoutMs", "must be less", "超出允许范围：must be less"}, // it names no bounds
 		{waypost.DetailOutOfRange, "retry.schedule[3]", "must be 1s to 72h0m0s", "必须为 1s 到 72h0m0s"},
+		{waypost.DetailInvalidType, "leadsId", "must be an integer", "必须是整数"},
+		{waypost.DetailInvalidType, "audience.filter.region", "must be an integer, not a string", "必须是整数"},
 		{waypost.DetailTooLong, "customFields.tier", "must be at most 4096 characters", "最多 4096 个字符"},
 		{waypost.DetailInvalidFormat, "nodes[2].cases[0].when", "line 1: {no}", "条件有误：line 1: {no}"},
 		{waypost.DetailOutOfRange, "nodes[2].arms[0].next", `there is no node "x"`, "没有这个节点"},

@@ -29,7 +29,7 @@ type Item struct {
 	Fresh bool `json:"fresh,omitempty"`
 	// Ahead says that its message may have been sent before the workflow was started.
 	Ahead bool `json:"ahead,omitempty"`
-	// Waited says, to EnrollBatch, that the enrollment was in a wait.
+	// Waited says, at a node that can begin enrollments, that this one was in a wait.
 	Waited bool `json:"waited,omitempty"`
 	// Woken says, to LookBatch, that a wake has named it.
 	Woken bool `json:"woken,omitempty"`

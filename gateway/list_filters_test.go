@@ -62,6 +62,8 @@ func TestListFilters(t *testing.T) {
 		{"/v1/journeys", "id", "status=archived", nil},
 		{"/v1/journeys", "id", "tag=2026", []string{active, draft}},
 		{"/v1/journeys", "id", "tag=vip", []string{draft}},
+		{"/v1/journeys", "id", "tag=+vip%20", []string{draft}}, // blanks at the ends do not count, as in the draft
+		{"/v1/journeys", "id", "tag=+", nil},
 		{"/v1/journeys", "id", "tag=VIP", nil},
 		{"/v1/journeys", "id", "webhookId=" + crm, []string{paused, moved, draft}},
 		{"/v1/journeys", "id", "webhookId=" + sms, []string{moved, active}}, // a version names it
@@ -101,6 +103,13 @@ func TestListFilters(t *testing.T) {
 		"/v1/launches?status=pending%2Crunning&journeyId=jrn_none": {"OutOfRange status"},
 	} {
 		f.get(target).fault(t, 400, "BadRequest", details...)
+	}
+	for _, text := range []string{"%ff", "a%09", "%zz"} {
+		got := f.get("/v1/journeys?tag=" + text)
+		got.fault(t, 400, "BadRequest", "InvalidFormat tag")
+		if msg, want := got.str(t, "message"), "tag: must be percent-encoded UTF-8 text without control characters"; msg != want {
+			t.Errorf("tag=%s: %q, want %q", text, msg, want)
+		}
 	}
 }
 

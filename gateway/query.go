@@ -43,7 +43,7 @@ func (a *api) checkQuery(r *request) error {
 		case repeated:
 			p.Add(waypost.DetailDuplicate, name, "stands twice")
 		case err != nil || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
-			p.Add(waypost.DetailInvalidFormat, name, "is not percent-encoded UTF-8 text")
+			p.Add(waypost.DetailInvalidFormat, name, "must be percent-encoded UTF-8 text without control characters")
 		case value == "":
 			p.Add(waypost.DetailNullValue, name, "is empty; leave it out")
 		case len(value) > maxQueryValue:

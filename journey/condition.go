@@ -141,6 +141,9 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 		if slices.ContainsFunc(found, func(f *common.Error) bool { return f.ExprID == e.ExprID }) {
 			continue // that says it
 		}
+		if strings.Contains(e.Message, "'"+varRecord+"'") {
+			continue // the condition names the function only, which is not there either
+		}
 		if zoned[e.ExprID] { // the condition does not name the zone
 			e.Message = strings.NewReplacer(", string)", ")", "(string)", "()").Replace(e.Message)
 		}

@@ -89,8 +89,15 @@ func (d *Definition) EventOf(node string, f Facts) (waypost.Event, error) {
 	if len(body) > waypost.MaxEventProperties {
 		return waypost.Event{}, faultOf("properties", fmt.Errorf("are at most %d KiB of JSON", waypost.MaxEventProperties>>10))
 	}
-	// Numbers have the type that events of clients have.
-	return e, json.Unmarshal(body, &e.Properties)
+	// What clients cannot report is not stored, and numbers have the type of theirs.
+	var told struct {
+		Properties map[string]any `json:"properties"`
+	}
+	if problems := waypost.DecodeJSON(slices.Concat([]byte(`{"properties":`), body, []byte("}")), &told); len(problems) > 0 {
+		return waypost.Event{}, faultOf(problems[0].Target, errors.New(problems[0].Message))
+	}
+	e.Properties = told.Properties
+	return e, nil
 }
 
 // Fields lists the fields that an updateLead sets, sorted.
@@ -232,11 +239,15 @@ func (c *checker) emit(n Node, path string) {
 	}
 }
 
-// templates checks the texts of a value.
+// templates checks the texts and the numbers of a value.
 func (c *checker) templates(v any, path string) {
 	switch v := v.(type) {
 	case string:
 		c.template(v, path)
+	case json.Number:
+		if !waypost.IsExact(v.String()) {
+			c.p.Add(waypost.DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
+		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			c.templates(v[name], path+"."+waypost.Clip(name, 64))

@@ -62,7 +62,12 @@ func (e entry) takes(o waypost.Occasion) bool {
 	case o.Kind == waypost.EntryEvent:
 		return e.Event == o.Event.Name
 	case o.Kind == waypost.EntryLeadChanged:
-		return slices.ContainsFunc(e.LeadChanged, func(field string) bool { return slices.Contains(o.Changed, field) })
+		return slices.ContainsFunc(o.Changed, func(field string) bool {
+			if strings.HasPrefix(field, "consents.") { // an entry names all of them
+				field = "consents"
+			}
+			return slices.Contains(e.LeadChanged, field)
+		})
 	case o.Kind == waypost.EntrySegment:
 		return e.Segment == o.Segment
 	}

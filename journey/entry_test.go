@@ -17,7 +17,7 @@ func TestEnters(t *testing.T) {
 		{"event":"open"},
 		{"event":"number","entryKey":"event.n"},
 		{"leadCreated":true,"when":"lead.name == 'Ada'"},
-		{"leadChanged":["customFields.plan","email"],"when":"now > timestamp('2020-01-01')"},
+		{"leadChanged":["customFields.plan","email","consents"],"when":"now > timestamp('2020-01-01')"},
 		{"segment":"seg_06jvh5r0g1s0q2k3m4n5p6q7r8","on":"enter","when":"lead.region == 3","entryKey":"lead.name"}],"nodes":[{"id":"end","type":"exit"}]}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -55,6 +55,7 @@ func TestEnters(t *testing.T) {
 		"changed":           {waypost.Occasion{Kind: waypost.EntryLeadChanged, Changed: []string{"email", "name"}, At: noon}, lead, true, false, "", "entry 6: leadChanged: now > timestamp(\"2020-01-01\") → true"},
 		"a segment":         {waypost.Occasion{Kind: waypost.EntrySegment, Segment: "seg_06jvh5r0g1s0q2k3m4n5p6q7r8", At: noon}, lead, true, false, "Ada", "entry 7: segment seg_06jvh5r0g1s0q2k3m4n5p6q7r8: lead.region == 3 → true"},
 		"another segment":   {waypost.Occasion{Kind: waypost.EntrySegment, Segment: "seg_16jvh5r0g1s0q2k3m4n5p6q7r8", At: noon}, lead, false, false, "", ""},
+		"a consent":         {waypost.Occasion{Kind: waypost.EntryLeadChanged, Changed: []string{"consents.sms"}, At: noon}, lead, true, false, "", "entry 6: leadChanged: now > timestamp(\"2020-01-01\") → true"},
 		"another field":     {waypost.Occasion{Kind: waypost.EntryLeadChanged, Changed: []string{"customFields.planet"}, At: noon}, lead, false, false, "", ""},
 	} {
 		want := waypost.EntryDecision{Enters: c.enters, Failed: c.failed, Key: c.key, Reason: c.reason, Reentry: waypost.Reentry{Policy: waypost.ReentryAlways}}

@@ -1,6 +1,7 @@
 package journey
 
 import (
+	"slices"
 	"strings"
 
 	"waypost"
@@ -28,11 +29,23 @@ func (c *checker) reach() {
 // day is one: it waits for the next, never for now. So is one for a date of the lead
 // with onMissed, save for that way. A waitForEvent is one, though its event may be
 // there already: an event satisfies a node only once. A waitFor is one by onTimeout alone:
-// its condition can be true at once.
+// its condition can be true at once; so is a waitForEvent that takes what an emit of the
+// journey may have emitted before, of which each turn makes another one.
 func (c *checker) loops() {
 	nodes := c.d.body.Nodes
+	emitted := map[string]bool{}
+	for _, n := range nodes {
+		if n.Type == Emit {
+			emitted[n.Event] = true
+		}
+	}
+	answered := func(n Node) bool {
+		return n.SinceEnrollment() && slices.ContainsFunc(n.Awaits(), func(event string) bool { return emitted[event] })
+	}
 	after := c.edges(func(i int, e edge, next int) bool {
-		return c.isNode(i) && !nodes[i].waitsOn(e.member) && !nodes[next].waits()
+		from, to := nodes[i], nodes[next]
+		waited := from.waitsOn(e.member) && !(answered(from) && e.member != "onTimeout")
+		return c.isNode(i) && !waited && !(to.waits() && !answered(to))
 	})
 	before := make([][]int, len(nodes))
 	for i := range after {
@@ -47,17 +60,21 @@ func (c *checker) loops() {
 		}
 		led, leading := reachable(after, i), reachable(before, i)
 		var names []string
+		what := "a loop without a delay, a waitForEvent or a waitUntil without lead"
 		for j, n := range nodes {
 			if led[j] && leading[j] {
 				reported[j] = true
 				names = append(names, waypost.Clip(n.ID, 64))
+				if answered(n) {
+					what = "a loop whose waitForEvent takes, since enrollment, what the journey emits itself"
+				}
 			}
 		}
 		if len(names) > 10 {
 			names = append(names[:10], "…")
 		}
 		if len(names) > 0 {
-			c.p.Add(waypost.DetailOutOfRange, element("nodes", i), "a loop without a delay, a waitForEvent or a waitUntil without lead: %s", strings.Join(names, ", "))
+			c.p.Add(waypost.DetailOutOfRange, element("nodes", i), "%s: %s", what, strings.Join(names, ", "))
 		}
 	}
 }

@@ -328,6 +328,11 @@ func TestCheck_limits(t *testing.T) {
 		{"a time of day is not missed", waitUntil(`"time":"09:00","onMissed":"n1"},{"id":"n1","type":"exit"`), "nodes[0].onMissed", waypost.DetailOutOfRange},
 		{"loop of a split", `{"id":"n0","type":"split","arms":[{"weight":1,"next":"n0"},{"weight":1}]}`, "nodes[0]", waypost.DetailOutOfRange},
 		{"loop with a delay", `{"id":"n0","type":"delay","for":"1h","next":"n0"}`, "", ""},
+		{"loop that emits what it waits for", `{"id":"n0","type":"emit","event":"e","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","since":"enrollment","timeout":"1h","next":"n0"}`, "nodes[0]", waypost.DetailOutOfRange},
+		{"loop that emits what it waits for from then on", `{"id":"n0","type":"emit","event":"e","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","timeout":"1h","next":"n0"}`, "", ""},
+		{"loop that emits one of several", `{"id":"n0","type":"emit","event":"e","next":"n1"},{"id":"n1","type":"waitForEvent","events":[{"event":"f"},{"event":"e","next":"n0"}],"since":"enrollment","timeout":"1h"}`, "nodes[0]", waypost.DetailOutOfRange},
+		{"loop by the timeout of what it emits", `{"id":"n0","type":"emit","event":"e","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","since":"enrollment","timeout":"1h","next":"n2","onTimeout":"n0"},{"id":"n2","type":"exit"}`, "", ""},
+		{"loop that emits another event", `{"id":"n0","type":"emit","event":"f","next":"n1"},{"id":"n1","type":"waitForEvent","event":"e","since":"enrollment","timeout":"1h","next":"n0"}`, "", ""},
 		{"loop of itself", `{"id":"n0","type":"branch","cases":[{"when":"false"}],"otherwise":"n0"}`, "nodes[0]", waypost.DetailOutOfRange},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -226,7 +226,8 @@ func TestSimulate(t *testing.T) {
 				{"id":"set","type":"updateLead","set":{"customFields.n":"{{ lead.customFields.n | plus: 1 }}","gender":"{{ lead.customFields.n | plus: 1 }}"},"onFailure":"tell","next":"check"},
 				{"id":"check","type":"branch","cases":[{"when":"lead.customFields.n >= 2","next":"wait"}],"otherwise":"end"},
 				{"id":"wait","type":"delay","for":"1h","next":"set"},
-				{"id":"tell","type":"emit","event":"told","properties":{"n":"{{ lead.customFields.n }}","bad":"{{ 1 | divided_by: lead.customFields.zero }}"},"onFailure":"tell2","next":"end"},
+				{"id":"tell","type":"emit","event":"told","properties":{"n":"{{ lead.customFields.n }}","bad":"{{ 1 | divided_by: lead.customFields.zero }}"},"onFailure":"large","next":"end"},
+				{"id":"large","type":"emit","event":"told","properties":{"n":{"of":["{{ lead.customFields.n | times: 9007199254740992 }}"]}},"onFailure":"tell2","next":"end"},
 				{"id":"tell2","type":"emit","event":"told","properties":{"n":"{{ lead.customFields.n }}"},"next":"own"},
 				{"id":"own","type":"waitForEvent","event":"told","timeout":"1h","onTimeout":"all","next":"end"},
 				{"id":"all","type":"waitForEvent","event":"told","when":"event.n == 2","since":"enrollment","timeout":"1h","next":"bye","onTimeout":"end"},
@@ -239,6 +240,7 @@ func TestSimulate(t *testing.T) {
 03-01 12:00 wait waited 03-01 13:00
 03-01 13:00 set failed (gender: must be 0, 1 or 2)
 03-01 13:00 tell failed (properties.bad: division by zero)
+03-01 13:00 large failed (properties.n.of[0]: must be a number between -2^53 and 2^53; send a longer one as a string)
 03-01 13:00 tell2 emitted (event told)
 03-01 13:00 own timedOut 03-01 14:00
 03-01 14:00 all matched (event told: event.n == 2 → true)

@@ -209,9 +209,13 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.Jo
 			if key.value == "" {
 				continue
 			}
+			value := cleanText(key.value)
+			if key.kind == keyTag {
+				value = strings.TrimSpace(value) // as keys stores it; a blank one finds nothing
+			}
 			alias := "by_" + key.kind
 			q.Join("JOIN journey_keys AS "+alias+" ON "+alias+".journey_id = j.id").
-				Where(alias+".org = ? AND "+alias+".stage = ? AND "+alias+".kind = ? AND "+alias+".value = ?", sc.Org, sc.Stage, key.kind, cleanText(key.value))
+				Where(alias+".org = ? AND "+alias+".stage = ? AND "+alias+".kind = ? AND "+alias+".value = ?", sc.Org, sc.Stage, key.kind, value)
 		}
 		if f.Status != "" {
 			q.Where("j.status = ?", cleanText(string(f.Status)))

@@ -43,7 +43,8 @@ type Member struct {
 	// end: what pauses move Due away from.
 	Since   time.Time `json:"since,omitzero"`
 	Planned time.Time `json:"planned,omitzero"`
-	// Waited says that it has spent time in a wait.
+	// Waited says that it has spent time in a wait, in one for an event or a condition at least
+	// leastWait.
 	Waited bool `json:"waited,omitempty"`
 	// Paused says that nothing is done until the workflow is woken for it.
 	Paused bool `json:"paused,omitempty"`
@@ -71,6 +72,10 @@ type Member struct {
 //
 //   - 1 is the first.
 const rules = 1
+
+// leastWait is how long after it came to a node an enrollment has waited for what it found
+// there: what was there already, or what it does itself, would let it begin others without end.
+const leastWait = time.Second
 
 // deliverChunk is the number of touchpoints in one activity. Another number is a new rule.
 const deliverChunk = 100
@@ -195,12 +200,14 @@ func (c *cohort) step(i int, in journey.Input) error {
 	if err != nil {
 		return fmt.Errorf("step enrollment %s: %w", m.EnrollmentID, err)
 	}
+	switch in.Kind {
+	case journey.InputElapsed, journey.InputMoved, journey.InputChanged:
+		m.Waited = true
+	case journey.InputMatched:
+		m.Waited = m.Waited || in.At.Sub(m.Since) >= leastWait
+	}
 	m.State, m.Turn = state, Turn{Woken: m.Woken}
 	m.Since, m.Planned, m.Paused = in.At, time.Time{}, false
-	switch in.Kind {
-	case journey.InputElapsed, journey.InputMatched, journey.InputMoved, journey.InputChanged:
-		m.Waited = true
-	}
 	m.Unrecorded = append(m.Unrecorded, effect.Entries...)
 	switch effect.Command.Kind {
 	case journey.CommandWait:
@@ -422,6 +429,11 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	batch := c.batch(node, members)
 	batch.Now = workflow.Now(ctx)
 	of, _ := c.def.Node(node)
+	if of.Type == journey.UpdateLead || of.Type == journey.Emit || of.Type == journey.Enroll {
+		for n, i := range members {
+			batch.Items[n].Waited = c.in.Members[i].Waited
+		}
+	}
 	if of.Type != journey.UpdateLead && of.Type != journey.Emit {
 		for n := range batch.Items {
 			batch.Items[n].Unrecorded = nil // the timeline is not written here
@@ -436,9 +448,6 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		title = node + ": split"
 	case journey.Enroll:
 		activity, title = activitiesOf.EnrollBatch, node+" → journey "+of.Journey
-		for n, i := range members {
-			batch.Items[n].Waited = c.in.Members[i].Waited
-		}
 	case journey.UpdateLead:
 		activity, title = activitiesOf.UpdateLeadBatch, node+": update"
 	case journey.Emit:

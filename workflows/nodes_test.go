@@ -415,9 +415,11 @@ func TestEnrollInItself(t *testing.T) {
 	for name, tt := range map[string]struct {
 		wait string
 		runs int
+		over bool
 	}{
-		"at once":      {runs: 1 + waypost.MaxEnrollDepth},
-		"after a wait": {wait: `{"id":"wait","type":"delay","for":"1h","next":"on"},`, runs: 3 * waypost.MaxEnrollDepth},
+		"at once":              {runs: 1 + waypost.MaxEnrollDepth, over: true},
+		"what is true already": {wait: `{"id":"wait","type":"waitFor","when":"true","timeout":"1h","next":"on"},`, runs: 1 + waypost.MaxEnrollDepth, over: true},
+		"after a wait":         {wait: `{"id":"wait","type":"delay","for":"1h","next":"on"},`, runs: 3 * waypost.MaxEnrollDepth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -441,7 +443,7 @@ func TestEnrollInItself(t *testing.T) {
 				cohort, err := storetest.ClaimCohort(ctx, w.store)
 				must(t, err)
 				if run == tt.runs {
-					if over := cohort == nil; over != (tt.wait == "") || over != (last == "took: not enrolled: too many journeys in a row") {
+					if over := cohort == nil; over != tt.over || over != (last == "took: not enrolled: too many journeys in a row") {
 						t.Errorf("after %d enrollments: %+v; %s", run, cohort, last)
 					}
 					return
@@ -691,5 +693,32 @@ func TestEmitTooDeep(t *testing.T) {
 	}
 	if cohort, err := storetest.ClaimCohort(ctx, w.store); cohort != nil || err != nil {
 		t.Errorf("there is more to start: %+v, %v", cohort, err)
+	}
+}
+
+// Enrollments that begin each other by events go on, if they wait.
+func TestEmitAfterWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ctx := context.Background()
+	v := w.publish(`{"name":"Monthly","start":"month","entry":[{"event":"told"}],"reentry":{"policy":"always"},"nodes":[
+		{"id":"month","type":"delay","for":"720h","next":"tell"},{"id":"tell","type":"emit","event":"told"}]}`)
+	e := w.enter(v, w.lead(nil))
+	for run := range 2 * waypost.MaxEnrollDepth {
+		w.run()
+		if status, lines := w.timeline(e); status != waypost.EnrollmentCompleted {
+			t.Fatalf("after %d: %s by way of %q", run, status, lines)
+		}
+		cohort, err := storetest.ClaimCohort(ctx, w.store)
+		must(t, err)
+		if cohort == nil {
+			t.Fatalf("it stopped after %d enrollments", run)
+		}
+		if e, _, err = w.store.Enrollment(ctx, scope, cohort.Members[0].EnrollmentID); err != nil || e.Depth != 1 {
+			t.Fatalf("depth %d, %v", e.Depth, err)
+		}
+		w.newEnvironment()
+		w.register()
+		w.next = cohort
 	}
 }

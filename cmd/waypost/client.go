@@ -78,7 +78,11 @@ func (c *cli) client() (*client, error) {
 func findProfile(cfg config.Config) (profile, error) {
 	from := cfg.Client
 	if from.Profile != "" {
-		return readProfile(from.Profile)
+		p, err := readProfile(from.Profile)
+		if err != nil {
+			return p, fmt.Errorf("WAYPOST_PROFILE: %w", err)
+		}
+		return p, nil
 	}
 	p := profile{URL: from.URL, AccessKey: from.AccessKey, SecretKey: string(from.SecretKey)}
 	var missing []string

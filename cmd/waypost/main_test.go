@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/config"
 	"waypost/limits"
 	"waypost/signature"
 )
@@ -338,6 +340,22 @@ func TestHelp(t *testing.T) {
 	walk((&cli{}).root())
 }
 
+// The help of a role names all that the role does not start without.
+func TestHelpOfRolesNamesWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range (&cli{}).root().Commands() {
+		role := config.Role(cmd.Name())
+		if !slices.Contains([]config.Role{config.RoleGateway, config.RoleWorker, config.RoleServe, config.RoleCodec, config.RoleConsole}, role) {
+			continue
+		}
+		for _, v := range config.Variables() {
+			if slices.Contains(v.Required, role) && !strings.Contains(cmd.Long+cmd.Example, v.Name) {
+				t.Errorf("the help of %s lacks %s", role, v.Name)
+			}
+		}
+	}
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	t.Run("all problems at once", func(t *testing.T) {
@@ -359,8 +377,9 @@ func TestSettings(t *testing.T) {
 	t.Run("a broken profile", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range []string{"", "[]", "{}", `{"url":"http://x","accessKey":"AK"}`} {
-			runCLI(t, []string{"WAYPOST_PROFILE=" + file(t, "p.json", text)}, "", "webhooks", "list").want(t, 1, nil, []string{"url, accessKey and secretKey"})
+			runCLI(t, []string{"WAYPOST_PROFILE=" + file(t, "p.json", text)}, "", "webhooks", "list").want(t, 1, nil, []string{"WAYPOST_PROFILE: ", "url, accessKey and secretKey"})
 		}
+		runCLI(t, []string{"WAYPOST_PROFILE=" + filepath.Join(t.TempDir(), "none.json")}, "", "webhooks", "list").want(t, 1, nil, []string{"WAYPOST_PROFILE: ", "none.json: no such file"})
 	})
 }
 

@@ -12,15 +12,17 @@ import (
 
 func (c *cli) gateway() *cobra.Command {
 	return c.role(config.RoleGateway, app.Gateway, "Serve the HTTP API",
-		`Serves the HTTP API until it is stopped. It needs WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL
-and WAYPOST_ENCRYPTION_KEYS; journeys are carried out by workers. Several may run at once.`,
+		`Serves the HTTP API until it is stopped. It needs WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL,
+WAYPOST_ENCRYPTION_KEYS and WAYPOST_TYPESENSE_URL with WAYPOST_TYPESENSE_API_KEY; journeys are
+carried out by workers. Several may run at once.`,
 		`  WAYPOST_HTTP_ADDR=0.0.0.0:8080 waypost gateway`)
 }
 
 func (c *cli) worker() *cobra.Command {
 	return c.role(config.RoleWorker, app.Worker, "Carry out journeys and deliver their messages",
 		`Carries out journeys and delivers their messages until it is stopped. It needs
-WAYPOST_DATABASE_URL and WAYPOST_ENCRYPTION_KEYS. Several may run at once.`,
+WAYPOST_DATABASE_URL, WAYPOST_REDIS_URL, WAYPOST_ENCRYPTION_KEYS and WAYPOST_TYPESENSE_URL with
+WAYPOST_TYPESENSE_API_KEY. Several may run at once.`,
 		`  WAYPOST_TEMPORAL_ADDRESS=temporal:7233 waypost worker`)
 }
 

@@ -13,6 +13,12 @@ for (const bar of document.querySelectorAll(".sidebar, .tabs")) {
   bar.scrollLeft += at.left - (bar.clientWidth - at.width) / 2; // scrollIntoView would scroll the page, too
 }
 
+// What is wrong with a form may stand far below what is seen first, above all on a phone.
+const wrong = [...document.querySelectorAll("main form [aria-invalid]")];
+for (const field of wrong) field.closest("details")?.setAttribute("open", "");
+wrong[0]?.focus({ preventScroll: true });
+wrong[0]?.scrollIntoView({ block: "center" });
+
 // One menu is open at a time; a click elsewhere and Escape close it.
 const menus = () => document.querySelectorAll("details[data-menu][open]");
 document.addEventListener("click", (event) => {

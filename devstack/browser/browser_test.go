@@ -196,6 +196,14 @@ func TestPages(t *testing.T) {
 				if browser.Eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
 					t.Error("the page is wider than the window")
 				}
+				if cut := browser.Eval[string](p, `[...document.querySelectorAll("dialog")].filter((dialog) => {
+					dialog.showModal();
+					const wide = dialog.scrollWidth > dialog.clientWidth;
+					dialog.close();
+					return wide;
+				}).map((dialog) => dialog.id).join(" ")`); cut != "" {
+					t.Errorf("dialogs are wider than they can be: %s", cut)
+				}
 				p.Accessible()
 				p.Screenshot(page.name + "-" + name)
 			})

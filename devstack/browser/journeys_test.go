@@ -55,6 +55,7 @@ func TestLaunchFaults(t *testing.T) {
 	if text := p.Text("#fault-birthday"); !strings.Contains(text, "must be a date like") {
 		t.Errorf("it says %q", text)
 	}
+	p.Until(`document.activeElement.name === "birthday"`)
 	p.Allow("400")
 	p.Accessible()
 	p.Screenshot("launch-faults")
@@ -162,6 +163,55 @@ func typeInto(label, text string) string {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, "` + text + `");
 		field.dispatchEvent(new Event("input", {bubbles: true}));
 	}`
+}
+
+// A step that is inserted stands beside its form, not below it; keys take back what its lists have
+// chosen; and what cannot be saved is not left without a question.
+func TestInsertedStep(t *testing.T) {
+	t.Parallel()
+	anniversary := resolve(t, "{Anniversary}")
+	p := browser.Open(t, anniversary, browser.Look{})
+	at := draftOf(p, anniversary, "Inserted")
+	p.Visit(at + "/edit")
+	p.Shows(".react-flow__node")
+	p.Click(".wp-palette-item.wp-split")
+	p.Until(`(() => {
+		const step = document.querySelector(".react-flow__node.selected").getBoundingClientRect(), picture = document.querySelector(".react-flow").getBoundingClientRect();
+		return document.querySelector(".wp-form") && step.left >= picture.left && step.right <= picture.right;
+	})()`)
+
+	const next = `[...document.querySelectorAll(".wp-form select")].find((list) => list.querySelector("[value=gift]"))`
+	before := browser.Eval[string](p, next+`.value`)
+	p.Script(`{ const list = ` + next + `; list.focus(); list.value = ""; list.dispatchEvent(new Event("change", {bubbles: true})); }`)
+	p.Until(next + `.value === ""`)
+	p.Script(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "z", ctrlKey: true, bubbles: true, cancelable: true}))`)
+	p.Until(next + `.value === "` + before + `"`)
+
+	const there = `[...document.querySelectorAll(".react-flow__node")].some((n) => n.dataset.id === "split")`
+	p.Click(`.wp-form .is-danger`)
+	p.Until(`!(` + there + `)`)
+	p.Script(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "z", ctrlKey: true, bubbles: true, cancelable: true}))`)
+	p.Until(there)
+	p.Click(`.react-flow__node[data-id="split"]`)
+	p.Shows(".wp-form input[type=number]")
+
+	const asks = `!dispatchEvent(new Event("beforeunload", {cancelable: true}))`
+	if browser.Eval[bool](p, asks) {
+		t.Error("it asks before anything is lost")
+	}
+	p.Script(`{
+		const weight = document.querySelector(".wp-form input[type=number]");
+		Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(weight, "9".repeat(30));
+		weight.dispatchEvent(new Event("input", {bubbles: true}));
+	}`)
+	p.Until(`document.querySelector(".wp-chip.is-bad")?.textContent.startsWith("Not saved")`)
+	p.Allow("400")
+	if !browser.Eval[bool](p, asks) {
+		t.Error("what is not saved is left without a question")
+	}
+	if browser.Eval[bool](p, `document.querySelector(".wp-chip.is-bad").getBoundingClientRect().right > document.querySelector(".wp-work").getBoundingClientRect().right`) {
+		t.Error("why it is not saved stands below the form")
+	}
 }
 
 // A text's comments are there after its journey was changed on the canvas, and move with their step.

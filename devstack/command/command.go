@@ -2,6 +2,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,10 +144,7 @@ func settings() string {
 		if !slices.Contains(v.Roles, config.RoleDev) {
 			continue
 		}
-		value := v.Default
-		if value == "" {
-			value = "–"
-		}
+		value := cmp.Or(v.Defaults[config.RoleDev], v.Default, "–")
 		fmt.Fprintf(w, "  %s\t%s\t%s\n", v.Name, value, v.Help)
 	}
 	_ = w.Flush()

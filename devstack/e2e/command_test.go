@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,6 +21,10 @@ func TestHelpTeaches(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the help lacks %s:\n%s", want, out.String())
 		}
+	}
+	// Its default is another one than that of the gateway.
+	if !regexp.MustCompile(`WAYPOST_ADDRESS_RATE +10000 `).MatchString(out.String()) {
+		t.Errorf("the help shows another default of WAYPOST_ADDRESS_RATE:\n%s", out.String())
 	}
 }
 

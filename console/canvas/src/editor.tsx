@@ -209,9 +209,10 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   }, [page]);
 
   const keys = (e: KeyboardEvent): void => {
-    if (typing(e.target as Element)) return;
     const control = e.ctrlKey || e.metaKey;
     const key = e.key.toLowerCase();
+    // Where text is typed, the browser undoes that.
+    if (control && "zy".includes(key) ? writing(e.target as Element) : typing(e.target as Element)) return;
     if (control && key === "z") dispatch({ do: e.shiftKey ? "redo" : "undo" });
     else if (control && key === "y") dispatch({ do: "redo" });
     else if (control && key === "a") select(new Set(nodes.keys()));
@@ -219,6 +220,18 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
     else return;
     e.preventDefault();
   };
+
+  // The focus goes with a step that is deleted: what is undone is asked of the page then.
+  useEffect(() => {
+    const undo = (e: globalThis.KeyboardEvent): void => {
+      const key = e.key.toLowerCase();
+      if (e.target !== document.body || !(e.ctrlKey || e.metaKey) || (key !== "z" && key !== "y")) return;
+      e.preventDefault();
+      dispatch({ do: key === "y" || e.shiftKey ? "redo" : "undo" });
+    };
+    document.addEventListener("keydown", undo);
+    return () => document.removeEventListener("keydown", undo);
+  }, []);
 
   const connect = (source: string, target: string, at: { x: number; y: number }): void => {
     const n = nodes.get(source);
@@ -393,6 +406,7 @@ function keptClip(): string {
 }
 
 const typing = (e: Element | null): boolean => !!e?.closest("input, textarea, select, [contenteditable]");
+const writing = (e: Element): boolean => typing(e) && !e.matches("select, [type=checkbox], [type=radio]");
 
 function wayName(n: Node, s: Slot, words: Words): string {
   const t = words.texts;
@@ -467,7 +481,11 @@ function Status({ words, state, problems, open, saves }: { words: Words; state: 
           {n === 1 ? t.problems1 : fill(t.problems, { n })}
         </button>
       )}
-      {saves && <span className={`wp-chip ${state.is === "failed" ? "is-bad" : ""}`}>{text}</span>}
+      {saves && (
+        <span className={`wp-chip ${state.is === "failed" ? "is-bad" : ""}`} title={state.is === "failed" ? text : undefined}>
+          {text}
+        </span>
+      )}
     </div>
   );
 }

@@ -194,15 +194,17 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
   }, [graph, center]);
 
   // A form that opens beside the picture takes its room: the chosen node stays in sight, else the middle.
+  // A step that is inserted comes with its form: the width stays known over that.
   const chosen = useRef(selected);
   chosen.current = selected;
+  const width = useRef(0);
   useEffect(() => {
     const room = box.current?.querySelector<HTMLElement>(".react-flow");
     if (!room) return;
-    let width = room.clientWidth;
+    width.current ||= room.clientWidth;
     const watch = new ResizeObserver(() => {
-      const by = room.clientWidth - width;
-      width += by;
+      const by = room.clientWidth - width.current;
+      width.current += by;
       const f = flow.current;
       if (!f || by === 0) return;
       const [one] = chosen.current;

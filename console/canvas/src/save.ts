@@ -19,12 +19,13 @@ export class Saver<T> {
   private timer: number | undefined;
   private checking = 0; // the number of the newest check
   private stopped = false; // somebody else has saved: nothing is sent until reset
+  private state: SaveState = { is: "saved" };
 
   constructor(
     private readonly url: string,
     private readonly check: string,
     private etag: string,
-    private readonly onState: (s: SaveState) => void,
+    private readonly tell: (s: SaveState) => void,
     // of is what was checked: paths of problems count its nodes.
     private readonly onProblems: (p: Problem[], of: T) => void,
     private stored: T,
@@ -48,7 +49,13 @@ export class Saver<T> {
       void this.settled().then((saved) => saved && location.assign(link.href));
     };
     document.addEventListener("click", follow);
+    // What could not be saved is lost with the page; what was not sent yet is sent as it goes.
+    const lose = (e: BeforeUnloadEvent): void => {
+      if (this.state.is === "failed" || this.state.is === "refused" || this.state.is === "conflict") e.preventDefault();
+    };
+    addEventListener("beforeunload", lose);
     return () => {
+      removeEventListener("beforeunload", lose);
       document.removeEventListener("click", follow);
       document.removeEventListener("visibilitychange", leave);
       clearTimeout(this.timer);
@@ -85,6 +92,11 @@ export class Saver<T> {
     this.sent = this.send(false);
     await this.sent;
     return this.wanted === undefined && !this.stopped;
+  }
+
+  private onState(s: SaveState): void {
+    this.state = s;
+    this.tell(s);
   }
 
   private later(ms: number): void {
