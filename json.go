@@ -289,8 +289,8 @@ func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 // checkExact refuses numbers that would not stay what they are: a number without a
 // type of its own becomes a float64.
 func (n jsonNode) checkExact(p *Problems, path string) {
-	if number, ok := n.token.(json.Number); ok && !IsExact(string(number)) {
-		p.Add(DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
+	if number, ok := n.token.(json.Number); ok {
+		CheckExact(p, path, number)
 	}
 	for i, member := range n.members {
 		name := fmt.Sprintf("[%d]", i)
@@ -298,6 +298,16 @@ func (n jsonNode) checkExact(p *Problems, path string) {
 			name = n.names[i]
 		}
 		member.checkExact(p, join(path, name))
+	}
+}
+
+// inexact is what is said of a number that is not exact in a float64.
+const inexact = "must be a number between -2^53 and 2^53; send a longer one as a string"
+
+// CheckExact refuses a number that is not exact, see IsExact.
+func CheckExact(p *Problems, path string, number json.Number) {
+	if !IsExact(string(number)) {
+		p.Add(DetailOutOfRange, path, inexact)
 	}
 }
 

@@ -256,6 +256,6 @@ func checkWebsite(p *Problems, target string, s *string) {
 // checkNumber refuses integers that are no longer exact in a float64.
 func checkNumber(p *Problems, target string, v float64) {
 	if math.IsNaN(v) || math.Abs(v) > maxExactNumber {
-		p.Add(DetailOutOfRange, target, "must be a number between -2^53 and 2^53; send a longer one as a string")
+		p.Add(DetailOutOfRange, target, inexact)
 	}
 }

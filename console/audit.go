@@ -99,9 +99,7 @@ func (v *visit) audit() error {
 		p.Items, p.More = found.Items, filters.more(found.NextCursor)
 		var leads []int64
 		for _, e := range p.Items {
-			if id := e.lead(); id != 0 {
-				leads = append(leads, id)
-			}
+			leads = append(leads, e.lead())
 		}
 		p.Leads, err = v.leadNames(leads)
 		return err

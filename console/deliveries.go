@@ -63,10 +63,7 @@ func (v *visit) deliveries() error {
 		var versions []inVersion
 		var leads []int64
 		for _, d := range found.Items {
-			versions = append(versions, d.in())
-			if d.LeadsID != 0 {
-				leads = append(leads, d.LeadsID)
-			}
+			versions, leads = append(versions, d.in()), append(leads, d.LeadsID)
 		}
 		return together(func() (err error) {
 			p.Steps, err = v.stepNames(versions)

@@ -99,9 +99,10 @@ const mostLeads = 100
 // leadNames are what leads are called, by their ids: a name, or the number of one that is gone.
 type leadNames map[int64]string
 
-// leadNames reads the names of leads.
+// leadNames reads the names of leads; an id of 0 is that of none.
 func (v *visit) leadNames(ids []int64) (leadNames, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })
 	parts := slices.Collect(slices.Chunk(ids, mostLeads))
 	found := make([]list[waypost.Lead], len(parts))
 	var calls []func() error

@@ -245,9 +245,7 @@ func (c *checker) templates(v any, path string) {
 	case string:
 		c.template(v, path)
 	case json.Number:
-		if !waypost.IsExact(v.String()) {
-			c.p.Add(waypost.DetailOutOfRange, path, "must be a number between -2^53 and 2^53; send a longer one as a string")
-		}
+		waypost.CheckExact(&c.p, path, v)
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			c.templates(v[name], path+"."+waypost.Clip(name, 64))

@@ -137,6 +137,15 @@ func (a *attemptSum) addDelta(succeeded, failed int, took string) error {
 	return nil
 }
 
+// intervalsOf are the intervals, hours or days of UTC, from the one that from lies in to the last
+// one that begins before to.
+func intervalsOf(from, to time.Time, every time.Duration) (series []waypost.WebhookInterval) {
+	for at := from.UTC().Truncate(every); at.Before(to); at = at.Add(every) {
+		series = append(series, waypost.WebhookInterval{From: at})
+	}
+	return series
+}
+
 // WebhookHistory returns how the attempts of a webhook have ended that began in each of the
 // intervals, hours or days of UTC, from the one that from lies in to the last one that
 // begins before to. NotFound if the scope has none of this id.
@@ -145,12 +154,12 @@ func (s *Store) WebhookHistory(ctx context.Context, sc waypost.Scope, id string,
 	if _, err := s.webhookRow(ctx, sc, id); err != nil {
 		return nil, err
 	}
-	var sums []*attemptSum
-	for at := from.UTC().Truncate(every); at.Before(to); at = at.Add(every) {
-		series, sums = append(series, waypost.WebhookInterval{From: at}), append(sums, newAttemptSum())
-	}
-	if len(series) == 0 {
+	if series = intervalsOf(from, to, every); len(series) == 0 {
 		return series, nil
+	}
+	sums := make([]*attemptSum, len(series))
+	for i := range sums {
+		sums[i] = newAttemptSum()
 	}
 	first := series[0].From
 	var rows []struct {
@@ -190,10 +199,7 @@ func (s *Store) WebhookHistory(ctx context.Context, sc waypost.Scope, id string,
 // percentiles.
 func (s *Store) AttemptHistory(ctx context.Context, sc waypost.Scope, from, to time.Time, every time.Duration) (series []waypost.WebhookInterval, err error) {
 	defer wrap(&err, "read the history of all webhooks")
-	for at := from.UTC().Truncate(every); at.Before(to); at = at.Add(every) {
-		series = append(series, waypost.WebhookInterval{From: at})
-	}
-	if len(series) == 0 {
+	if series = intervalsOf(from, to, every); len(series) == 0 {
 		return series, nil
 	}
 	var rows []struct {

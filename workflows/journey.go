@@ -73,8 +73,9 @@ type Member struct {
 //   - 1 is the first.
 const rules = 1
 
-// leastWait is how long after it came to a node an enrollment has waited for what it found
-// there: what was there already, or what it does itself, would let it begin others without end.
+// leastWait is how long an enrollment must be at a waitForEvent or a waitFor, if what that waits
+// for comes, to have waited. What was there already, or what it did itself, comes sooner: counted
+// as a wait, it would let enrollments begin each other without end.
 const leastWait = time.Second
 
 // deliverChunk is the number of touchpoints in one activity. Another number is a new rule.

@@ -209,13 +209,11 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   }, [page]);
 
   const keys = (e: KeyboardEvent): void => {
-    const control = e.ctrlKey || e.metaKey;
-    const key = e.key.toLowerCase();
+    const back = asked(e);
     // Where text is typed, the browser undoes that.
-    if (control && "zy".includes(key) ? writing(e.target as Element) : typing(e.target as Element)) return;
-    if (control && key === "z") dispatch({ do: e.shiftKey ? "redo" : "undo" });
-    else if (control && key === "y") dispatch({ do: "redo" });
-    else if (control && key === "a") select(new Set(nodes.keys()));
+    if (back ? writing(e.target as Element) : typing(e.target as Element)) return;
+    if (back) dispatch({ do: back });
+    else if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "a") select(new Set(nodes.keys()));
     else if ((e.key === "Delete" || e.key === "Backspace") && selected.size) remove();
     else return;
     e.preventDefault();
@@ -224,10 +222,10 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   // The focus goes with a step that is deleted: what is undone is asked of the page then.
   useEffect(() => {
     const undo = (e: globalThis.KeyboardEvent): void => {
-      const key = e.key.toLowerCase();
-      if (e.target !== document.body || !(e.ctrlKey || e.metaKey) || (key !== "z" && key !== "y")) return;
+      const back = asked(e);
+      if (e.target !== document.body || !back) return;
       e.preventDefault();
-      dispatch({ do: key === "y" || e.shiftKey ? "redo" : "undo" });
+      dispatch({ do: back });
     };
     document.addEventListener("keydown", undo);
     return () => document.removeEventListener("keydown", undo);
@@ -403,6 +401,14 @@ function keptClip(): string {
   } catch {
     return "";
   }
+}
+
+// asked is what keys ask for: undo by Ctrl+Z, redo by Ctrl+Y or Ctrl+Shift+Z.
+function asked(e: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): "undo" | "redo" | undefined {
+  if (!e.ctrlKey && !e.metaKey) return undefined;
+  const key = e.key.toLowerCase();
+  if (key === "y") return "redo";
+  return key === "z" ? (e.shiftKey ? "redo" : "undo") : undefined;
 }
 
 const typing = (e: Element | null): boolean => !!e?.closest("input, textarea, select, [contenteditable]");
