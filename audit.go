@@ -27,8 +27,9 @@ func (sc Scope) Within() (Scope, *Author) { return sc, nil }
 type Author struct {
 	Scope
 	Application string // its id; "" for a command that writes to the database itself
-	Actor       string // "" where the application names nobody
+	Actor       string // "" where the application names nobody; a user of the console by their id
 	RequestID   string
+	Address     string // of the client, as far as the console has seen it: an IPv6 address as its /64
 }
 
 // Within makes an Author a Caller.
@@ -68,6 +69,10 @@ type AuditFilter struct {
 	Target, Actor string
 	From, To      time.Time
 }
+
+// UnknownUser is the target of what was tried in the name of nobody who is a user: whatever was
+// typed is not told.
+const UnknownUser = "unknown user"
 
 // MaxAuditSide is how many bytes of JSON one side of a change takes. What is longer is
 // replaced by its length, largest member first.

@@ -81,6 +81,70 @@ func TestDocsIndex(t *testing.T) {
 	}
 }
 
+// docs/attacks.md names tests that there are.
+func TestAttacksPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/attacks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := wantTests(t, testNames(t), string(page)); n < 60 {
+		t.Errorf("%d tests are named", n)
+	}
+}
+
+// Each promise of SECURITY.md names tests that there are.
+func TestPromisesHaveTests(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promises, _ := strings.Cut(string(page), "| promise | tested in |\n| --- | --- |\n")
+	promises, _, _ = strings.Cut(promises, "\n\n")
+	tests, found := testNames(t), 0
+	for line := range strings.Lines(promises) {
+		if found++; wantTests(t, tests, line) == 0 {
+			t.Errorf("no test is named for %s", line)
+		}
+	}
+	if found < 10 {
+		t.Errorf("SECURITY.md has %d promises", found)
+	}
+}
+
+// testNames are the tests of all modules.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			tests[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests
+}
+
+// wantTests fails for a test that a text names and that there is not, and counts those that it names.
+func wantTests(t *testing.T, tests map[string]bool, text string) int {
+	t.Helper()
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1)
+	for _, m := range named {
+		if !tests[m[1]] {
+			t.Errorf("there is no %s", m[1])
+		}
+	}
+	return len(named)
+}
+
 // The pages link to files that there are, and to headings that these have.
 func TestLinks(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,7 @@ type TimelineEntry struct {
 	NodeID string    `json:"nodeId"`
 	What   string    `json:"what"`
 	Next   string    `json:"next"`
+	Way    string    `json:"way,omitzero"` // of Edge, by which the node was left; "" if it was not
 	Reason string    `json:"reason"`
 	// Version is the journey version the entry belongs to; storage fills it in.
 	Version int `json:"version"`

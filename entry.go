@@ -28,6 +28,17 @@ type Entry struct {
 	Event   string    `json:"event,omitempty"`   // the name of the event that began it
 	EventID string    `json:"eventId,omitempty"` //
 	Segment string    `json:"segment,omitempty"` // the id of the segment that the lead has entered
+	// OccurredAt is that of the event.
+	OccurredAt time.Time `json:"occurredAt,omitzero"`
+}
+
+// Since is from when on events are later than the beginning of an enrollment that was made at a
+// time: from the event that it began by, if that occurred before.
+func (e Entry) Since(createdAt time.Time) time.Time {
+	if !e.OccurredAt.IsZero() && e.OccurredAt.Before(createdAt) {
+		return e.OccurredAt
+	}
+	return createdAt
 }
 
 // Reason is the reason of the first entry of a timeline: what the enrollment began by, if by

@@ -38,6 +38,7 @@ const (
 	DetailTooLong       DetailCode = "TooLong"
 	DetailUnknownField  DetailCode = "UnknownField"
 	DetailDuplicate     DetailCode = "Duplicate"
+	DetailAmbiguous     DetailCode = "Ambiguous" // several leads have it
 )
 
 // Detail codes of a refused signature (docs/contract.md, "Signature checks").

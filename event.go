@@ -12,15 +12,51 @@ type Event struct {
 	Name       string         `json:"name"`
 	LeadsID    int64          `json:"leadsId"`
 	Properties map[string]any `json:"properties"`
+	OccurredAt time.Time      `json:"occurredAt"` // zero, of one that is to be accepted: when it is
 	AcceptedAt time.Time      `json:"acceptedAt"`
+	// To is whose it is, of one that is to be accepted without a LeadsID.
+	To EventLead `json:"-"`
 	// Depth is that of the enrollment that emitted it, and one more, 1 after a wait; 0: a client's.
 	Depth int `json:"-"`
 	// Seq orders the events of a lead as they were accepted; storage sets it.
 	Seq int64 `json:"-"`
 }
 
+// EventLead names a lead by one of its addresses.
+type EventLead struct {
+	ExternalID string
+	Email      string // without regard to case
+	Phone      string // E.164
+	Create     bool   // a lead that has the ExternalID, if there is none
+}
+
+// Target is the member of an event's document that names the lead.
+func (l EventLead) Target() string {
+	switch {
+	case l.ExternalID != "":
+		return "externalId"
+	case l.Email != "":
+		return "email"
+	case l.Phone != "":
+		return "mobilePhone"
+	}
+	return "leadsId"
+}
+
+// Bounds of when an event that comes now has occurred.
+const (
+	MaxEventYears = 10
+	MaxEventAhead = 5 * time.Minute // clocks disagree
+	// PromptEvent is how long after it has occurred an event may come to begin, wake and end
+	// something. One that comes later counts only.
+	PromptEvent = 24 * time.Hour
+)
+
+// Late tells whether an event came too late to begin, wake or end something.
+func (e Event) Late() bool { return e.AcceptedAt.Sub(e.OccurredAt) > PromptEvent }
+
 // Place is where the event stands in a list, see Page.
-func (e Event) Place() string { return fmt.Sprintf("%d,%d", e.AcceptedAt.UnixMicro(), e.Seq) }
+func (e Event) Place() string { return fmt.Sprintf("%d,%d", e.OccurredAt.UnixMicro(), e.Seq) }
 
 // MaxEventProperties bounds the properties of an event, in bytes of JSON.
 const MaxEventProperties = 16 << 10
@@ -29,7 +65,7 @@ const MaxEventProperties = 16 << 10
 type EventFilter struct {
 	LeadsID     int64
 	Name        string
-	From, To    time.Time // AcceptedAt: From or later, before To
+	From, To    time.Time // OccurredAt: From or later, before To
 	OldestFirst bool
 }
 
@@ -37,7 +73,7 @@ type EventFilter struct {
 type EventName struct {
 	Name   string
 	Count  int       // events that are kept
-	LastAt time.Time // AcceptedAt of the last one
+	LastAt time.Time // OccurredAt of the last one
 }
 
 // MaxEventNames is how many names one list of them has.
@@ -69,8 +105,8 @@ type Wait struct {
 	Events     []string  // names of the events
 	Fields     []string  // of the lead, such as customFields.expiry; at a waitForEvent none
 	LeadsID    int64     //
-	Since      time.Time // events count that were accepted at this time or later
-	// Until is when the wait is over; events accepted after it do not count.
+	Since      time.Time // events count that occurred at this time or later
+	// Until is when the wait is over; events that occurred after it do not count.
 	Until time.Time
 	// Expired closes the wait unless an event is left to be looked at.
 	Expired bool
@@ -84,8 +120,8 @@ type WaitState struct {
 	Closed  bool
 	EventID string // of a closed one: the event that satisfied it, "" if its time ran out
 	Arm     int    // with EventID: which of those that the node waits for it is
-	// Events are those of an open wait that were not looked at yet, oldest first, at
-	// most MaxWaitEvents.
+	// Events are those of an open wait that were not looked at yet, at most the MaxWaitEvents that
+	// were accepted first, in the order in which they occurred.
 	Events []Event
 }
 
@@ -95,10 +131,11 @@ const MaxWaitEvents = 100
 // WaitResult says what was found out about the events of a wait.
 type WaitResult struct {
 	Touchpoint
-	EventID string // the event that satisfies the wait and so closes it, "" if none does
-	Arm     int    // with EventID: which of those that the node waits for it is
-	Seen    int64  // Seq of the last event that was looked at
-	Close   bool   // close it though no event satisfies it: its time has run out
+	EventID string    // the event that satisfies the wait and so closes it, "" if none does
+	Arm     int       // with EventID: which of those that the node waits for it is
+	Seen    int64     // all events up to this Seq were looked at
+	Close   bool      // close it though no event satisfies it: its time has run out
+	LookAt  time.Time // when time can make its condition true, if it stays open; zero: never
 }
 
 // Notice tells a workflow to look at what changed for its enrollments. It is kept until the

@@ -29,7 +29,7 @@ func TestLiftOver(t *testing.T) {
 		{0, 0, 4, 30, -1, 1, VerdictTooLittle},
 		{4, 30, 0, 0, -1, 1, VerdictTooLittle},
 	} {
-		l := GoalCounts{Enrollments: tt.of, Converted: tt.converted}.LiftOver(GoalCounts{Enrollments: tt.other, Converted: tt.otherConverted}, LiftConfidence)
+		l := GoalSum{Leads: tt.of, Converted: tt.converted}.LiftOver(GoalSum{Leads: tt.other, Converted: tt.otherConverted}, LiftConfidence)
 		if math.Abs(l.Low-tt.low) > 0.0001 || math.Abs(l.High-tt.high) > 0.0001 || l.Verdict != tt.verdict {
 			t.Errorf("%d/%d over %d/%d: %+v, want %v to %v, %s", tt.converted, tt.of, tt.otherConverted, tt.other, l, tt.low, tt.high, tt.verdict)
 		}
@@ -45,7 +45,7 @@ func TestExpect(t *testing.T) {
 			for _, rate := range []float64{0.01, 0.1, 0.3, 0.5, 0.95} {
 				odds, inside := binomial(coming, rate), 0.0
 				for converted, odd := range binomial(counted, rate) {
-					e, ok := GoalCounts{Enrollments: counted, Converted: converted}.Expect(coming)
+					e, ok := GoalSum{Leads: counted, Converted: converted}.Expect(coming)
 					if !ok || e.Low < 0 || e.Low > e.Converted || e.Converted > e.High || e.High > coming {
 						t.Fatalf("of %d after %d of %d: %+v, %v", coming, converted, counted, e, ok)
 					}
@@ -70,7 +70,7 @@ func TestExpect(t *testing.T) {
 		{100, 1000, 1000, Expectation{100, 76, 130}, true},
 		{1000, 10000, 100000, Expectation{10000, 9400, 10634}, true},
 	} {
-		if got, ok := (GoalCounts{Enrollments: tt.of, Converted: tt.converted}).Expect(tt.coming); got != tt.want || ok != tt.ok {
+		if got, ok := (GoalSum{Leads: tt.of, Converted: tt.converted}).Expect(tt.coming); got != tt.want || ok != tt.ok {
 			t.Errorf("of %d after %d of %d: %+v, %v, want %+v, %v", tt.coming, tt.converted, tt.of, got, ok, tt.want, tt.ok)
 		}
 	}
@@ -92,7 +92,7 @@ func TestBest(t *testing.T) {
 	t.Parallel()
 	arms := func(converted ...int) (list []GoalCounts) {
 		for _, n := range converted {
-			list = append(list, GoalCounts{Enrollments: 1000, Converted: n})
+			list = append(list, GoalCounts{GoalSum: GoalSum{Leads: 1000, Converted: n}})
 		}
 		return list
 	}

@@ -14,6 +14,8 @@ type Answer struct {
 	Status  int
 	Headers map[string]string
 	Body    []byte
+	// Leads are those that the body tells of: the answer is erased with each of them.
+	Leads []int64 `json:"-"`
 }
 
 // Claim is a request's hold on its Idempotency-Key. It is in the request's context, so

@@ -8,12 +8,27 @@ import (
 // ImportMode says what an import does with a row (docs/contract.md, "Lead imports").
 type ImportMode string
 
-// The modes. A row names the lead that it means by leadsId, else by externalId.
+// The modes. ImportMatch says how a row names the lead that it means.
 const (
 	ImportCreate ImportMode = "create" // every row is a new lead; leadsId is ignored
 	ImportUpdate ImportMode = "update" // every row is merged into a lead that exists
 	ImportUpsert ImportMode = "upsert" // update where the lead exists, create elsewhere
 )
+
+// ImportMatch says what of a row names the lead that it means, in the modes update and
+// upsert. "" is the leadsId, else the externalId.
+type ImportMatch string
+
+// What a row can name its lead by.
+const (
+	MatchLeadsID     ImportMatch = "leadsId"
+	MatchExternalID  ImportMatch = "externalId"
+	MatchEmail       ImportMatch = "email"       // without case
+	MatchMobilePhone ImportMatch = "mobilePhone" // any of its numbers
+)
+
+// ImportMatches lists them.
+var ImportMatches = []ImportMatch{MatchLeadsID, MatchExternalID, MatchEmail, MatchMobilePhone}
 
 // ImportStatus is where an import stands.
 type ImportStatus string
@@ -39,6 +54,7 @@ type Import struct {
 	Scope  Scope
 	AppID  string
 	Mode   ImportMode
+	Match  ImportMatch
 	DryRun bool // only validates
 	// PhoneRegion is the country of phone numbers without one, such as "CN".
 	PhoneRegion string
@@ -71,7 +87,8 @@ type LeadRow struct {
 	LeadPatch
 }
 
-// ReadLeadRow reads the Data of an ImportRow as ReadLeadPatch reads a patch.
+// ReadLeadRow reads the Data of an ImportRow as ReadLeadPatch reads a patch, and birthdays in
+// the forms of files.
 func ReadLeadRow(data []byte) (LeadRow, Problems) {
 	var row struct {
 		LeadsID *int64 `json:"leadsId"`
@@ -81,6 +98,10 @@ func ReadLeadRow(data []byte) (LeadRow, Problems) {
 	}
 	written, problems := decodeJSON(data, &row)
 	row.clean()
+	if row.Birthday != nil {
+		written := birthdayOfFile(*row.Birthday)
+		row.Birthday = &written
+	}
 	return LeadRow{row.LeadsID, LeadPatch{row.LeadFields, written}}, problems
 }
 

@@ -25,12 +25,13 @@ type folder struct {
 }
 
 var importTable = map[string]folder{
-	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}},
-	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: []string{lru}},
+	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}, also: []string{"golang.org/x/text"}},
+	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: []string{lru, "golang.org/x/text"}}, // letters and currencies of templates
 	"signature": {},
 	"client":    {ours: []string{".", "signature"}},
+	"listen":    {},
 	"webhook":   {ours: []string{"."}, also: []string{lru}},
-	"store":     {ours: []string{".", "segment"}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"}, also: []string{"golang.org/x/text", lru}},
+	"store":     {ours: []string{".", "segment"}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"}, also: []string{lru}},
 	"searchsvc": {
 		ours: []string{"."},
 		third: []string{
@@ -53,7 +54,7 @@ var importTable = map[string]folder{
 	},
 	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
-		ours: []string{".", "journey", "signature", "config"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
+		ours: []string{".", "journey", "signature", "config", "listen"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
 		also: []string{
 			"golang.org/x/text/encoding", "golang.org/x/text/transform", // files in other charsets than UTF-8
 			lru,
@@ -63,14 +64,19 @@ var importTable = map[string]folder{
 	"segment":  {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
 	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
-		ours:  []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
-		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
-		also:  []string{yamlLibrary, "golang.org/x/sync/errgroup"},
+		ours: []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
+		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2",
+			"github.com/go-webauthn/webauthn",
+			"github.com/golang-jwt/jwt/v5",  // webauthn reads statements of authenticators with it
+			"github.com/pquerna/otp",        // codes of apps, and their QR code
+			"github.com/mileusna/useragent", // the names of browsers and systems, for people to tell their sessions apart
+		},
+		also: []string{yamlLibrary, "golang.org/x/sync/errgroup"},
 	},
 	"config":   {third: []string{"github.com/caarlos0/env/v11"}},
-	"receiver": {},
+	"receiver": {ours: []string{"listen"}},
 	"app": {
-		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "delivery", "activities", "workflows", "worker", "gateway", "console", "client", "config"},
+		ours: []string{".", "journey", "signature", "webhook", "store", "searchsvc", "limits", "delivery", "activities", "workflows", "worker", "gateway", "console", "client", "config", "listen"},
 		// The wiring makes the clients and the server that others are given, and counts
 		// for all of them. The codec endpoint is wiring and a token check (ADR 13).
 		third: append([]string{

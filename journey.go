@@ -67,5 +67,5 @@ type JourneyVersion struct {
 	Hash        string          `json:"-"` // of the canonical definition
 	Definition  json.RawMessage `json:"definition"`
 	PublishedAt time.Time       `json:"publishedAt"`
-	Fresh       bool            `json:"-"` // made by the call that returns it
+	Created     bool            `json:"-"` // made by the call that returns it
 }

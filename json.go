@@ -82,6 +82,8 @@ type jsonNode struct {
 	raw     []byte
 }
 
+// value reads one value with all in it, at most maxJSONDepth deep. The error means that the document is
+// no JSON; a name that stands twice and malformed text are added to p.
 func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error) {
 	before := d.dec.InputOffset()
 	token, err := d.dec.Token()
@@ -181,6 +183,8 @@ var (
 	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// assign sets v by the node and adds everything that does not fit to p. null leaves v as it is, and
+// a name that v lacks is a fault.
 func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 	if n.token == nil {
 		return
@@ -197,9 +201,9 @@ func (n jsonNode) assign(p *Problems, path string, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		fresh := reflect.New(v.Type().Elem())
-		n.assign(p, path, fresh.Elem())
-		v.Set(fresh)
+		made := reflect.New(v.Type().Elem())
+		n.assign(p, path, made.Elem())
+		v.Set(made)
 	case reflect.Struct:
 		if n.token != json.Delim('{') {
 			p.Add(DetailInvalidType, path, "must be an object, not %s", n.kind())
@@ -248,11 +252,13 @@ func (n jsonNode) put(p *Problems, path, key string, m reflect.Value) {
 	if m.IsNil() {
 		m.Set(reflect.MakeMap(m.Type()))
 	}
-	fresh := reflect.New(m.Type().Elem()).Elem()
-	n.assign(p, path, fresh)
-	m.SetMapIndex(reflect.ValueOf(key), fresh)
+	made := reflect.New(m.Type().Elem()).Elem()
+	n.assign(p, path, made)
+	m.SetMapIndex(reflect.ValueOf(key), made)
 }
 
+// scalar sets a text, a number, a boolean or an interface. In an interface, a number that would lose
+// digits is a fault.
 func (n jsonNode) scalar(p *Problems, path string, v reflect.Value) {
 	if s, ok := n.token.(string); ok && v.Kind() == reflect.String { // most are
 		v.SetString(s)

@@ -106,14 +106,14 @@ func TestKeyRotation(t *testing.T) {
 	if got, err := both.Open(sealed, "p"); err != nil || string(got) != "secret" {
 		t.Errorf("opened %q, %v", got, err)
 	}
-	fresh := both.Seal([]byte("secret"), "p")
-	if waypost.KeyOf(sealed) != "k1" || waypost.KeyOf(fresh) != "k2" {
-		t.Errorf("sealed with %q, then with %q", waypost.KeyOf(sealed), waypost.KeyOf(fresh))
+	resealed := both.Seal([]byte("secret"), "p")
+	if waypost.KeyOf(sealed) != "k1" || waypost.KeyOf(resealed) != "k2" {
+		t.Errorf("sealed with %q, then with %q", waypost.KeyOf(sealed), waypost.KeyOf(resealed))
 	}
 	if ids := both.IDs(); !slices.Equal(ids, []string{"k2", "k1"}) {
 		t.Errorf("the ring has %q", ids)
 	}
-	if _, err := old.Open(fresh, "p"); !errors.Is(err, waypost.ErrDecrypt) {
+	if _, err := old.Open(resealed, "p"); !errors.Is(err, waypost.ErrDecrypt) {
 		t.Errorf("the old ring opens what the new key sealed: %v", err)
 	}
 }

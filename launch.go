@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,7 +51,102 @@ type Launch struct {
 	StartedAt     *time.Time // when the first lead was enrolled
 	EndedAt       *time.Time // when the last enrollment ended, or of the cancel
 	Progress      LaunchProgress
+	Skips         LaunchSkips
 	Recurrence    *Recurrence // of a recurring launch
+	Test          *LaunchTest // nil: everybody is enrolled alike
+}
+
+// LaunchTest has a part of a launch's audience enter first. The rest is held until the split of
+// the journey's version knows its winner.
+type LaunchTest struct {
+	Leads     int           `json:"leads,omitempty"` // how many enter first; 0: Share says it
+	Share     float64       `json:"share,omitempty"` // of the audience
+	After     time.Duration `json:"after"`           // how long the rest is held at most, from when the last of the first has entered
+	Undecided Undecided     `json:"undecided"`
+	// The split, when it compares its arms, and their weights.
+	NodeID  string  `json:"nodeId"`
+	Contest Contest `json:"contest"`
+	Weights []int   `json:"weights"`
+
+	Status  TestStatus `json:"-"`
+	EndedAt *time.Time `json:"-"` // when the last of the first has entered
+	RestAt  *time.Time `json:"-"` // when the wait was over
+	Arm     int        `json:"-"` // of TestDecided
+}
+
+// Undecided says what becomes of the leads that are held if no arm has won in time.
+type Undecided string
+
+// Values of Undecided.
+const (
+	UndecidedSplit Undecided = "split" // they enter, and all arms take them
+	UndecidedStop  Undecided = "stop"  // they do not enter
+)
+
+// TestStatus is where the test of a launch stands.
+type TestStatus string
+
+// The states of a launch's test.
+const (
+	TestEntering  TestStatus = "entering"  // its leads enter
+	TestWaiting   TestStatus = "waiting"   // the rest is held
+	TestDecided   TestStatus = "decided"   // an arm has won, which takes the rest
+	TestUndecided TestStatus = "undecided" // no arm has won in time; the rest enters as the split divides
+	TestStopped   TestStatus = "stopped"   // no arm has won in time; the rest does not enter
+)
+
+// Until is when the wait for a winner is over at the latest; nil before it begins.
+func (t LaunchTest) Until() *time.Time {
+	if t.EndedAt == nil {
+		return nil
+	}
+	until := t.EndedAt.Add(t.After)
+	return &until
+}
+
+// LaunchSkips says why leads of a launch were skipped.
+type LaunchSkips struct {
+	Reentry int `json:"reentry"` // the re-entry rule keeps them out
+	Missing int `json:"missing"` // they are listed and do not exist
+	Left    int `json:"left"`    // they left the audience, or were deleted, before it was their turn
+}
+
+// Empty tells whether the launch has ended and enrolled nobody.
+func (l Launch) Empty() bool { return l.Status == LaunchCompleted && l.Progress.Enrolled == 0 }
+
+// Message says why the launch has enrolled nobody, or not all; "" if there is nothing to say.
+func (l Launch) Message() string {
+	var stopped string
+	if l.Test != nil && l.Test.Status == TestStopped {
+		stopped = fmt.Sprintf("No arm of %s had won in time, and undecided is stop: %d leads were not enrolled.", l.Test.NodeID, l.Progress.Held)
+	}
+	if !l.Empty() {
+		if l.Status == LaunchCompleted && l.Test != nil && l.Test.Status == TestEntering {
+			return "All leads entered with the test: none was left for the arm that wins."
+		}
+		return stopped
+	}
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		text string
+	}{
+		{l.Skips.Reentry, "kept out by the journey's re-entry rule (reentry)"}, {l.Skips.Missing, "listed, and do not exist"},
+		{l.Skips.Left, "deleted, or no longer in the audience when it was their turn"}, {l.Progress.HeldOut, "held out (controlGroup)"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))
+		}
+	}
+	switch {
+	case len(parts) > 0:
+		return strings.TrimSuffix("Nobody was enrolled. Of the leads of the audience were: "+strings.Join(parts, "; ")+". "+stopped, " ")
+	case stopped != "":
+		return stopped
+	case l.Audience.Segment != "":
+		return "Nobody was enrolled: no lead was in the segment when the launch started."
+	}
+	return "Nobody was enrolled: no lead matched the filter when the launch started."
 }
 
 // Recurrence is what became of a recurring launch so far. The launch's Progress is
@@ -100,6 +196,7 @@ type LaunchProgress struct {
 	Enrolled  int
 	Skipped   int // leads that the re-entry policy keeps out, and listed ones that do not exist
 	HeldOut   int // the control group
+	Held      int // leads that wait for the end of the test, or did not enter because of how it ended
 	Completed int // enrollments that have ended, however
 	Outcomes  OutcomeCounts
 }
@@ -144,6 +241,7 @@ type LeadFilter struct {
 	CreatedTo    time.Time // exclusive
 	UpdatedFrom  time.Time
 	UpdatedTo    time.Time // exclusive
+	ImportID     string    `json:",omitempty"` // created or updated by this import
 }
 
 // TestOnly tells whether it selects test leads alone.
@@ -159,7 +257,7 @@ func (f LeadFilter) Names() []string {
 		{"leadsIds", len(f.LeadsIDs) > 0}, {"leadsGroup", f.LeadsGroup != nil}, {"region", f.Region != nil}, {"name", f.Name != ""}, {"mobilePhone", f.MobilePhone != ""},
 		{"email", f.Email != ""}, {"externalId", f.ExternalID != ""}, {"gender", f.Gender != nil}, {"test", f.Test != nil}, {"birthday", f.Birthday != ""},
 		{"createdFrom", !f.CreatedFrom.IsZero()}, {"createdTo", !f.CreatedTo.IsZero()},
-		{"updatedFrom", !f.UpdatedFrom.IsZero()}, {"updatedTo", !f.UpdatedTo.IsZero()},
+		{"updatedFrom", !f.UpdatedFrom.IsZero()}, {"updatedTo", !f.UpdatedTo.IsZero()}, {"importId", f.ImportID != ""},
 	} {
 		if member.set {
 			names = append(names, member.name)
@@ -176,6 +274,10 @@ type LaunchStep struct {
 	Enrolled int // in this step
 	Skipped  int // in this step
 	HeldOut  int // in this step
+	// RatePerSecond is the launch's, which can change.
+	RatePerSecond float64
+	// Waits says that the rest is held: until an arm wins, and at the latest until then.
+	Waits time.Time
 	// Done says that nobody is left; Canceled, that nobody more is to be enrolled;
 	// Held names what must be resumed first.
 	Done     bool

@@ -42,7 +42,7 @@ func cleanField(field **string, clean func(string) string) {
 func cleanText(s string) string { return without(s, joins) }
 
 // CleanKey takes all invisible characters, and blanks at both ends, out of s: an address,
-// a number or an id. Of what is blank nothing is left.
+// a number or an id. A blank text becomes "".
 func CleanKey(s string) string { return without(s, func(rune, string) bool { return false }) }
 
 // cleanPhone is what is stored of a phone number: it also loses the signs that the text

@@ -91,26 +91,16 @@ func (f *LeadFields) checkBirthday(p *Problems) (day time.Time, ok bool) {
 	if f.Birthday == nil {
 		return time.Time{}, false
 	}
-	day, err := time.Parse(time.DateOnly, *f.Birthday)
-	if err != nil || day.Year() < 1 {
-		p.Add(DetailInvalidFormat, "birthday", "must be a date like 1990-12-31")
-		return time.Time{}, false
+	day, yearly, ok := Birthday(*f.Birthday)
+	switch {
+	case ok:
+		return day, !yearly
+	case twoDays.MatchString(*f.Birthday):
+		p.Add(DetailInvalidFormat, "birthday", "could be two days, as the month may stand first or second; write it like 1990-12-31, or --12-31 without a year")
+	default:
+		p.Add(DetailInvalidFormat, "birthday", "must be a date like 1990-12-31, or --12-31 without a year")
 	}
-	return day, true
-}
-
-// BirthdayFilter cleans and checks what birthdays are looked for by: a date, or --MM-DD for
-// that day of any year.
-func BirthdayFilter(p *Problems, target, text string) string {
-	text = CleanKey(text)
-	date := text
-	if rest, yearless := strings.CutPrefix(text, "--"); yearless {
-		date = "2000-" + rest // which has a 29th of February
-	}
-	if day, err := time.Parse(time.DateOnly, date); err != nil || day.Year() < 1 {
-		p.Add(DetailInvalidFormat, target, "must be a date like 1990-12-31, or --12-31 for that day of any year")
-	}
-	return text
+	return time.Time{}, false
 }
 
 func (f *LeadFields) checkPhones(p *Problems, region string) []string {
@@ -136,6 +126,8 @@ func (f *LeadFields) checkPhones(p *Problems, region string) []string {
 	return phones
 }
 
+// checkCustomFields drops members that are null, and adds names, types and lengths that are not allowed
+// to p.
 func (f *LeadFields) checkCustomFields(p *Problems) {
 	if len(f.CustomFields) > maxCustomFields {
 		p.Add(DetailOutOfRange, "customFields", "must have at most %d members", maxCustomFields)

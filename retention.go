@@ -2,31 +2,34 @@ package waypost
 
 import "time"
 
-// Retention says how long what has ended is kept, counted from its end; 0 is for ever.
-// What is dropped takes along what belongs to it: an enrollment its deliveries, those
-// their attempts and messages. So the shorter of two ages holds.
+// Retention says how long records are kept after their end; 0 is for ever. With an enrollment
+// its deliveries are dropped, with those their attempts and messages: the shorter of two ages
+// holds.
 type Retention struct {
-	// Messages, what receivers answered, params, who a launch was for, and why rows of
-	// imports failed.
+	// Messages, what receivers answered, params, who a launch was for, why rows of
+	// imports failed, and which leads imports have created or updated.
 	Payloads    time.Duration
 	Attempts    time.Duration // all attempts of a delivery but the last
 	Deliveries  time.Duration
 	Enrollments time.Duration
 	Events      time.Duration
+	EventCounts time.Duration // of the events of leads by day: as long as Events at least
 	Audit       time.Duration // entries of the audit log
 }
 
-// What is dropped, in the order in which a sweep does it.
+// Kinds of dropped records, in the order in which a sweep drops them.
 const (
 	DropPayload     = "payload"
 	DropParams      = "params" // of enrollments
 	DropFilter      = "filter" // personal members of a launch's
 	DropImport      = "import" // one that never ended, with its rows
 	DropImportError = "importError"
+	DropImportLead  = "importLead" // which leads an import has created or updated
 	DropAttempt     = "attempt"
 	DropDelivery    = "delivery"
 	DropEnrollment  = "enrollment"
 	DropEvent       = "event"
+	DropEventDay    = "eventDay" // how many events of a name a lead has had on a day
 	DropAudience    = "audience" // the leads that a launch lists
 	DropAnswer      = "answer"   // kept for an Idempotency-Key
 	DropWebhookHour = "webhookHour"
@@ -39,7 +42,7 @@ const (
 
 // DropKinds lists them.
 var DropKinds = []string{
-	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropAudience, DropAnswer,
+	DropPayload, DropParams, DropFilter, DropImport, DropImportError, DropImportLead, DropAttempt, DropDelivery, DropEnrollment, DropEvent, DropEventDay, DropAudience, DropAnswer,
 	DropWebhookHour, DropJourneyHour, DropAudit, DropSubscriptionPayload, DropSubscriptionDelivery,
 }
 
@@ -51,7 +54,7 @@ func (r Retention) Age(kind string) time.Duration {
 		return shorter(r.Payloads, deliveries)
 	case DropParams:
 		return shorter(r.Payloads, r.Enrollments)
-	case DropFilter, DropImport, DropImportError:
+	case DropFilter, DropImport, DropImportError, DropImportLead:
 		return r.Payloads
 	case DropAttempt:
 		return shorter(r.Attempts, deliveries)
@@ -63,6 +66,8 @@ func (r Retention) Age(kind string) time.Duration {
 		return KeyLife
 	case DropWebhookHour, DropJourneyHour:
 		return HistoryAge
+	case DropEventDay:
+		return r.EventAges().Counts
 	case DropAudit:
 		return r.Audit
 	case DropSubscriptionPayload:
@@ -71,6 +76,15 @@ func (r Retention) Age(kind string) time.Duration {
 		return r.Deliveries
 	}
 	return r.Events
+}
+
+// EventAges says how far back conditions see events.
+func (r Retention) EventAges() EventAges {
+	counts := r.EventCounts
+	if r.Events == 0 || counts > 0 && counts < r.Events {
+		counts = r.Events
+	}
+	return EventAges{Events: r.Events, Counts: counts}
 }
 
 func shorter(a, b time.Duration) time.Duration {

@@ -2,6 +2,7 @@ package waypost
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -58,15 +59,19 @@ const MaxRecordedEvents = 1000
 
 // LeadRecord is what Waypost has recorded of a lead, as far as conditions ask for it.
 type LeadRecord struct {
-	Events    map[string][]RecordedEvent // by name, oldest first: the newest MaxRecordedEvents
-	Entered   map[string]bool            // by journey: the lead was enrolled in it
-	Delivered map[JourneyNode]bool       // the lead got a message of it
-	Segments  map[string]bool            // by id: the lead is in it
+	Events map[string][]RecordedEvent // by name, oldest first: the newest MaxRecordedEvents
+	// EventDays are events that are known by day alone, as Events: of each day the first one, and the
+	// others as if they had all occurred with the last. They stand for Events where Ages.Far.
+	EventDays map[string][]RecordedEvent
+	Ages      EventAges
+	Entered   map[string]bool      // by journey: the lead was enrolled in it
+	Delivered map[JourneyNode]bool // the lead got a message of it
+	Segments  map[string]bool      // by id: the lead is in it
 }
 
 // RecordedEvent is an event of a lead's record.
 type RecordedEvent struct {
-	At         time.Time // when it was accepted
+	At         time.Time // when it occurred
 	Properties map[string]any
 }
 
@@ -75,7 +80,7 @@ type JourneyNode struct{ JourneyID, NodeID string }
 
 // RecordNeeds is what conditions ask of a lead's record.
 type RecordNeeds struct {
-	Events    []EventNeed // one for each name
+	Events    []EventNeed // each once
 	Entered   []string
 	Delivered []JourneyNode
 	Segments  []string
@@ -118,20 +123,11 @@ func (n *RecordNeeds) Add(other RecordNeeds) {
 		return
 	}
 	for _, e := range other.Events {
-		i, found := slices.BinarySearchFunc(n.Events, e.Name, func(e EventNeed, name string) int { return cmp.Compare(e.Name, name) })
+		i, found := slices.BinarySearchFunc(n.Events, e, func(a, b EventNeed) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Use, b.Use))
+		})
 		if !found {
-			n.Events = slices.Insert(n.Events, i, e)
-			continue
-		}
-		known := &n.Events[i]
-		if known.Use != e.Use {
-			known.Use = EventAll
-		}
-		if known.Window != 0 {
-			known.Window = max(known.Window, e.Window)
-		}
-		if e.Window == 0 {
-			known.Window = 0
+			n.Events = slices.Insert(slices.Clip(n.Events), i, e)
 		}
 	}
 	n.Entered = union(n.Entered, other.Entered)
@@ -145,4 +141,28 @@ func (n *RecordNeeds) Add(other RecordNeeds) {
 
 func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
+// Clock is how time alone can change what a condition says.
+type Clock struct {
+	Windows []EventNeed // when events leave them
+	Days    bool        // at midnight in the lead's zone
+	Minutes bool        // at any time
+}
+
+// None tells whether time alone cannot change it.
+func (c Clock) None() bool { return len(c.Windows) == 0 && !c.Days && !c.Minutes }
+
+// Add adds how time changes another condition.
+func (c *Clock) Add(other Clock) {
+	c.Windows = append(c.Windows, other.Windows...)
+	c.Days, c.Minutes = c.Days || other.Days, c.Minutes || other.Minutes
+}
+
+// SegmentRule is a compiled segment, which tells whether a lead is in it at a time. The record has what
+// Needs says, also in which of the segments the lead is that it names. Clock is without those.
+type SegmentRule interface {
+	Needs(whole bool) RecordNeeds
+	Clock() Clock
+	Has(ctx context.Context, lead *Lead, record *LeadRecord, now time.Time, whole bool) bool
 }

@@ -1,8 +1,11 @@
 package waypost
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,10 +24,13 @@ type Counts struct {
 	Begun     map[EntryKind]int `json:"b,omitempty"`
 	Refused   int               `json:"r,omitzero"` // entries that the re-entry rule has forbidden
 	Undecided int               `json:"u,omitzero"` // entries whose condition or key could not be evaluated
-	// What counts for the goal is of enrollments that began in a version with one, in the
-	// interval in which they began, whenever they converted.
-	Goal    GoalCounts `json:"g,omitzero"` // of those that were not held out
-	Control GoalCounts `json:"k,omitzero"` // of those that were
+	// Goal and Control count enrollments that began in a version with a goal, in the interval
+	// in which they began, whenever they converted.
+	Goal    GoalTally `json:"g,omitzero"` // of those that were not held out
+	Control GoalTally `json:"k,omitzero"` // of those that were
+	// Shares are the first of them of each lead, by the share, in millionths, by which it was
+	// held out or not; those without such a share are in none.
+	Shares map[int64]*ShareCounts `json:"s,omitempty"`
 }
 
 // NodeCounts is the part of Counts that concerns one node. An enrollment that has not ended
@@ -39,10 +45,46 @@ type NodeCounts struct {
 	Skipped   int `json:"s,omitzero"`
 	// SkippedFor counts by SkipReasons the messages among Skipped.
 	SkippedFor map[string]int `json:"y,omitempty"`
-	Edges      map[string]int `json:"x,omitempty"` // how often the node that is named came next
-	// Arms are, of a split, what became of the enrollments that took an arm, before they had
-	// converted, by its index. The first arm that an enrollment took counts.
-	Arms map[int]*GoalCounts `json:"a,omitempty"`
+	// Edges counts how often each way was taken, also those that ended the journey.
+	Edges map[Edge]int `json:"x,omitempty"`
+	// Arms are, of a split, what became of the enrollments that took an arm by its weight, before
+	// they had converted, by its index. The first arm that an enrollment took counts.
+	Arms map[int]*GoalTally `json:"a,omitempty"`
+}
+
+// Edge is a way on from a node: its name, and the node that it led to, "" where it ended the
+// journey.
+type Edge struct{ Way, Next string }
+
+// The names of ways: the member of the node that names the next one, or WayCase and WayArm with
+// an index, WayEvent with the name of the event.
+const (
+	WayNext      = "next"
+	WayOnFailure = "onFailure"
+	WayOnTimeout = "onTimeout"
+	WayOnMissed  = "onMissed"
+	WayOtherwise = "otherwise"
+	WayCase      = "case:"
+	WayArm       = "arm:"
+	WayEvent     = "event:"
+)
+
+// MarshalText makes an edge a key in JSON. The id of a node has no blank.
+func (e Edge) MarshalText() ([]byte, error) { return []byte(e.Next + " " + e.Way), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (e *Edge) UnmarshalText(text []byte) error {
+	next, way, found := strings.Cut(string(text), " ")
+	if !found {
+		return fmt.Errorf("edge %q has no way", text)
+	}
+	*e = Edge{way, next}
+	return nil
+}
+
+// Compare orders edges by their next node, then by their way.
+func (e Edge) Compare(other Edge) int {
+	return cmp.Or(cmp.Compare(e.Next, other.Next), cmp.Compare(e.Way, other.Way))
 }
 
 // Node is what is counted of a node.
@@ -73,21 +115,21 @@ func (n *NodeCounts) skippedFor(reason string, times int) {
 	n.SkippedFor[reason] += times
 }
 
-// Took counts that a node came next.
-func (n *NodeCounts) Took(next string, times int) {
+// Took counts that a way was taken.
+func (n *NodeCounts) Took(e Edge, times int) {
 	if n.Edges == nil {
-		n.Edges = map[string]int{}
+		n.Edges = map[Edge]int{}
 	}
-	n.Edges[next] += times
+	n.Edges[e] += times
 }
 
 // Arm is what is counted of an arm of a split.
-func (n *NodeCounts) Arm(arm int) *GoalCounts {
+func (n *NodeCounts) Arm(arm int) *GoalTally {
 	if n.Arms[arm] == nil {
 		if n.Arms == nil {
-			n.Arms = map[int]*GoalCounts{}
+			n.Arms = map[int]*GoalTally{}
 		}
-		n.Arms[arm] = &GoalCounts{}
+		n.Arms[arm] = &GoalTally{}
 	}
 	return n.Arms[arm]
 }
@@ -130,6 +172,11 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 	c.HeldOut += times * other.HeldOut
 	c.Goal.Add(other.Goal, times)
 	c.Control.Add(other.Control, times)
+	for share, from := range other.Shares {
+		to := c.share(share)
+		to.Journey.Add(from.Journey, times)
+		to.Control.Add(from.Control, times)
+	}
 	c.Refused += times * other.Refused
 	c.Undecided += times * other.Undecided
 	for kind, n := range other.Begun {
@@ -144,8 +191,8 @@ func (c *Counts) AddFlows(other *Counts, times int) {
 		for reason, count := range from.SkippedFor {
 			n.skippedFor(reason, times*count)
 		}
-		for next, count := range from.Edges {
-			n.Took(next, times*count)
+		for e, count := range from.Edges {
+			n.Took(e, times*count)
 		}
 		for arm, counts := range from.Arms {
 			n.Arm(arm).Add(*counts, times)
@@ -166,13 +213,9 @@ func (c *Counts) AddStanding(other *Counts, times int) {
 // Trim leaves out what is zero, and tells whether anything is left.
 func (c *Counts) Trim() bool {
 	for id, n := range c.Nodes {
-		for next, count := range n.Edges {
-			if count == 0 {
-				delete(n.Edges, next)
-			}
-		}
+		maps.DeleteFunc(n.Edges, func(_ Edge, count int) bool { return count == 0 })
 		for arm, counts := range n.Arms {
-			if *counts == (GoalCounts{}) {
+			if !counts.trim() {
 				delete(n.Arms, arm)
 			}
 		}
@@ -182,7 +225,37 @@ func (c *Counts) Trim() bool {
 		}
 	}
 	maps.DeleteFunc(c.Begun, func(_ EntryKind, n int) bool { return n == 0 })
-	return len(c.Nodes) > 0 || len(c.Begun) > 0 || c.Goal != (GoalCounts{}) || c.Control != (GoalCounts{}) || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut|c.Refused|c.Undecided != 0
+	maps.DeleteFunc(c.Shares, func(_ int64, s *ShareCounts) bool { return *s == ShareCounts{} })
+	goal, control := c.Goal.trim(), c.Control.trim()
+	return len(c.Nodes) > 0 || len(c.Begun) > 0 || len(c.Shares) > 0 || goal || control || c.Entered|c.Completed|c.Exited|c.Failed|c.Canceled|c.HeldOut|c.Refused|c.Undecided != 0
+}
+
+// Within leaves out what does not count within an interval of statistics: see GoalTally.Again. 0 is
+// all time.
+func (c *Counts) Within(every time.Duration, from time.Time) {
+	for _, t := range c.goals() {
+		t.within(every, from)
+	}
+}
+
+// goals are all that counts for the goal.
+func (c *Counts) goals() []*GoalTally {
+	all := []*GoalTally{&c.Goal, &c.Control}
+	for _, n := range c.Nodes {
+		all = slices.AppendSeq(all, maps.Values(n.Arms))
+	}
+	return all
+}
+
+// Open are the leads alone that have not converted, of enrollments that still can.
+func (c *Counts) Open() *Counts {
+	open := &Counts{Goal: c.Goal.Open(), Control: c.Control.Open()}
+	for id, n := range c.Nodes {
+		for arm, t := range n.Arms {
+			*open.Node(id).Arm(arm) = t.Open()
+		}
+	}
+	return open
 }
 
 // StatisticsSpan is the length of an interval of statistics.

@@ -60,11 +60,7 @@ func NewSuppression(p *Problems, channel string, mobilePhone, email, externalID 
 	} else {
 		CheckChannel(p, "channel", channel)
 	}
-	// The address must be one that a lead can have, so a lead is made of it and checked.
-	sample, given := LeadFields{Name: "-", Email: email, ExternalID: externalID}, 0
-	if mobilePhone != nil {
-		sample.MobilePhone = []string{*mobilePhone}
-	}
+	given := 0
 	for _, address := range []*string{mobilePhone, email, externalID} {
 		if address != nil {
 			given++
@@ -74,6 +70,20 @@ func NewSuppression(p *Problems, channel string, mobilePhone, email, externalID 
 		p.Add(DetailNullValue, "", "must have exactly one of mobilePhone, email and externalId")
 		return s
 	}
+	address := ReadAddress(p, mobilePhone, email, externalID, phoneRegion)
+	if address == (EventLead{}) {
+		return s
+	}
+	return Suppression{Channel: channel, Email: address.Email, ExternalID: address.ExternalID, MobilePhone: address.Phone}
+}
+
+// ReadAddress reads the one of a lead's addresses that is given, as leads hold it: the address must be
+// one that a lead can have. It is zero if that reports something.
+func ReadAddress(p *Problems, mobilePhone, email, externalID *string, phoneRegion string) (address EventLead) {
+	sample := LeadFields{Name: "-", Email: email, ExternalID: externalID}
+	if mobilePhone != nil {
+		sample.MobilePhone = []string{*mobilePhone}
+	}
 	phones, err := sample.Validate(phoneRegion, time.Time{})
 	var faults Problems
 	faults.AddAll(err)
@@ -81,17 +91,14 @@ func NewSuppression(p *Problems, channel string, mobilePhone, email, externalID 
 		fault.Target = strings.TrimSuffix(fault.Target, "[0]")
 		*p = append(*p, fault)
 	}
-	if len(faults) > 0 {
-		return s
-	}
-	s.Channel = channel
 	switch {
+	case len(faults) > 0:
 	case email != nil:
-		s.Email = *sample.Email
+		address.Email = *sample.Email
 	case externalID != nil:
-		s.ExternalID = *sample.ExternalID
+		address.ExternalID = *sample.ExternalID
 	default:
-		s.MobilePhone = phones[0]
+		address.Phone = phones[0]
 	}
-	return s
+	return address
 }

@@ -108,6 +108,7 @@ func isSigningSecret(s string) bool {
 	return ok && err == nil && len(key) >= 24 && len(key) <= 64 && !strings.ContainsAny(encoded, "\r\n")
 }
 
+// validate reports every member out of its bounds, with the bounds.
 func (r *Retry) validate(p *Problems) {
 	if len(r.Schedule) < 1 || len(r.Schedule) > maxSchedule {
 		p.Add(DetailOutOfRange, "retry.schedule", "must have 1 to %d entries", maxSchedule)

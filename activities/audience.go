@@ -12,8 +12,6 @@ import (
 // AudienceInput names the launch whose audience is to be enrolled.
 type AudienceInput struct {
 	LaunchID string `json:"launch"`
-	// RatePerSecond bounds the enrollments a second; 0 does not.
-	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
 	// Credit is how many the rate allows at once, because of the time that has passed
 	// since the run before.
 	Credit float64 `json:"credit,omitempty"`
@@ -34,6 +32,29 @@ type AudienceProgress struct {
 	// again: the next lead is not due before, or there is no slot here to wait for it.
 	Credit float64       `json:"credit,omitempty"`
 	Wait   time.Duration `json:"wait,omitempty"`
+	// RatePerSecond is the launch's rate at the end of the run; 0 has none.
+	RatePerSecond float64 `json:"ratePerSecond,omitempty"`
+	// Until is set while the rest of the audience is held: until an arm wins, when the workflow is
+	// woken, and no longer than until then.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// pace is how many leads the rate of a launch allows. A lead of the control group is not enrolled,
+// and uses none.
+type pace struct {
+	rate   float64 // leads a second; 0: as fast as it goes
+	credit float64 // leads, at the time
+	at     time.Time
+}
+
+// now brings the credit up to now. A rate that has changed counts from now on.
+func (p *pace) now(rate float64) float64 {
+	now := time.Now()
+	p.credit += p.rate * now.Sub(p.at).Seconds()
+	if p.at = now; p.rate != rate {
+		p.rate, p.credit = rate, min(p.credit, max(1, rate))
+	}
+	return p.credit
 }
 
 const (
@@ -68,20 +89,19 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 	if activity.GetInfo(ctx).Attempt > 1 {
 		in.Credit = 0 // the try before may have used it
 	}
-	begin := time.Now()
-	// The credit is what is due since the beginning. A lead of the control group is not
-	// enrolled, and uses none.
-	credit := func() float64 {
-		return in.Credit + in.RatePerSecond*time.Since(begin).Seconds() - float64(p.Enrolled+p.Skipped)
+	if err := a.enrollSome(ctx, in.LaunchID, 0, &p); err != nil || p.Canceled || p.Paused {
+		return p, err
 	}
+	begin := time.Now()
+	pace := pace{p.RatePerSecond, in.Credit, begin}
 	waits := false
 	for time.Since(begin) < audienceRun {
 		n := audienceStep
-		if in.RatePerSecond > 0 {
-			n = min(maxAudienceStep, int(credit()+in.RatePerSecond*rateTick.Seconds()))
+		if credit := pace.now(p.RatePerSecond); pace.rate > 0 {
+			n = min(maxAudienceStep, int(credit+pace.rate*rateTick.Seconds()))
 		}
 		if n < 1 {
-			wait := time.Duration((1 - credit()) / in.RatePerSecond * float64(time.Second))
+			wait := time.Duration((1 - pace.credit) / pace.rate * float64(time.Second))
 			if !waits && wait <= pacingAway {
 				select {
 				case a.pacing <- struct{}{}:
@@ -109,16 +129,18 @@ func (a *Activities) EnrollAudience(ctx context.Context, in AudienceInput) (Audi
 			}
 			continue
 		}
-		if err := a.enrollSome(ctx, in.LaunchID, n, &p); err != nil || p.Done || p.Canceled || p.Paused {
+		before := p.Enrolled + p.Skipped
+		if err := a.enrollSome(ctx, in.LaunchID, n, &p); err != nil || p.Done || p.Canceled || p.Paused || !p.Until.IsZero() {
 			return p, err
 		}
+		pace.credit -= float64(p.Enrolled + p.Skipped - before)
 		tell(p)
 		if stopping(ctx) {
 			break
 		}
 	}
-	if in.RatePerSecond > 0 {
-		p.Credit = min(credit(), max(1, in.RatePerSecond)) // more than a second's worth is not made up for
+	if pace.rate > 0 {
+		p.Credit = min(pace.now(p.RatePerSecond), max(1, pace.rate)) // more than a second's worth is not made up for
 	}
 	return p, nil
 }
@@ -134,6 +156,7 @@ func (a *Activities) enrollSome(ctx context.Context, launchID string, n int, p *
 	p.Skipped += step.Skipped
 	p.HeldOut += step.HeldOut
 	p.Done, p.Canceled, p.Paused = step.Done, step.Canceled, len(step.Held) > 0
+	p.RatePerSecond, p.Until = step.RatePerSecond, step.Waits
 	if step.Enrolled > 0 {
 		a.wake()
 	}

@@ -57,7 +57,7 @@ func TestRateHasCredit(t *testing.T) {
 		credit   float64
 		enrolled int
 	}{{0, 0}, {1, 1}, {0.5, 0}, {3.25, 3}, {100, 6}} {
-		p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate, Credit: tt.credit}, nil)
+		p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, Credit: tt.credit}, nil)
 		must(t, err)
 		if p.Enrolled != tt.enrolled || p.Done != (i == 4) {
 			t.Errorf("with %g left: %+v", tt.credit, p)
@@ -90,7 +90,7 @@ func TestLaunchesThatWaitHaveFewSlots(t *testing.T) {
 	for range cap(ended) {
 		id := w.launch(20, rate)
 		go func() {
-			p, err := w.enroll(a, activities.AudienceInput{LaunchID: id, RatePerSecond: rate}, stop)
+			p, err := w.enroll(a, activities.AudienceInput{LaunchID: id}, stop)
 			ended <- run{p, err}
 		}()
 	}
@@ -107,5 +107,34 @@ func TestLaunchesThatWaitHaveFewSlots(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%d of %d launches wait in an activity", cap(ended)-i, cap(ended))
 		}
+	}
+}
+
+// A rate that is changed while leads are enrolled by it counts with the next step.
+func TestRateChangesOnTheWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.process()
+	id := w.launch(100, 0.5) // would take more than three minutes
+	changed := make(chan error, 1)
+	go func() {
+		for {
+			l, err := w.store.Launch(context.Background(), scope, id)
+			if err != nil || l.Progress.Enrolled > 0 {
+				if err == nil {
+					_, err = w.store.UpdateLaunch(context.Background(), scope, id, func(l *waypost.Launch) error { l.RatePerSecond = 0; return nil })
+				}
+				changed <- err
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	began := time.Now()
+	p, err := w.enroll(a, activities.AudienceInput{LaunchID: id}, nil)
+	must(t, err)
+	must(t, <-changed)
+	if took := time.Since(began); !p.Done || p.Enrolled != 100 || p.RatePerSecond != 0 || took > time.Minute {
+		t.Errorf("after %s: %+v", took, p)
 	}
 }

@@ -84,10 +84,23 @@ func (a *Activities) waits(ctx context.Context, b delivery.Batch, v delivery.Ver
 					return nil, err
 				}
 			}
-			waits[n].Since = enrollments[item.EnrollmentID].CreatedAt
+			e := enrollments[item.EnrollmentID]
+			waits[n].Since = e.Entry.Since(e.CreatedAt)
 		}
 	}
 	return waits, nil
+}
+
+// seenUpTo is the highest Seq up to which all events were looked at, once the one at a place was: they
+// are in the order in which they occurred, not in that in which they were accepted.
+func seenUpTo(events []waypost.Event, place int) (seq int64) {
+	for _, e := range events[:place+1] {
+		seq = max(seq, e.Seq)
+	}
+	for _, e := range events[place+1:] {
+		seq = min(seq, e.Seq-1)
+	}
+	return seq
 }
 
 // looked is what a wait's condition said of the last event that was looked at.
@@ -119,8 +132,9 @@ func (a *Activities) match(ctx context.Context, b delivery.Batch, v delivery.Ver
 	for n, item := range open {
 		result := waypost.WaitResult{Touchpoint: item.Touchpoint()}
 		facts := subjects[n].Facts
-		for _, event := range states[item.Touchpoint()].Events {
-			result.Seen = event.Seq
+		events := states[item.Touchpoint()].Events
+		for i, event := range events {
+			result.Seen = seenUpTo(events, i)
 			facts.Event = event.Properties
 			which, reason := v.Matches(item.State.Node, event.Name, facts)
 			if which >= 0 {

@@ -69,10 +69,10 @@ func (a *Activities) DecideBatch(ctx context.Context, b delivery.Batch) ([]Decis
 // the winner, if the split has one.
 func (a *Activities) takeArms(ctx context.Context, b delivery.Batch, v delivery.Version, decisions []Decision) error {
 	n, _ := v.Node(b.NodeID)
-	if _, counts := v.Goal(); !counts || n.Type != journey.Split {
+	if _, counts := v.Goal(); !counts || n.Type != journey.Split || len(decisions) == 0 {
 		return nil
 	}
-	arms := waypost.ArmBatch{JourneyID: b.JourneyID, Version: b.Version, NodeID: b.NodeID}
+	arms := waypost.ArmBatch{JourneyID: b.JourneyID, Version: b.Version, NodeID: b.NodeID, Weights: n.Weights(), At: decisions[0].At}
 	if contest, ok := n.Contest(); ok {
 		arms.Contest = &contest
 	}
@@ -86,7 +86,11 @@ func (a *Activities) takeArms(ctx context.Context, b delivery.Batch, v delivery.
 		return err
 	}
 	for i, item := range b.Items {
-		if arm := taken[item.Touchpoint()]; arm.Won {
+		arm, took := taken[item.Touchpoint()]
+		if took { // the timeline tells the time that the statistics go by
+			decisions[i].At = arm.At
+		}
+		if arm.Won {
 			in := journey.WonAt(arm.Arm, decisions[i].At)
 			decisions[i].Arm, decisions[i].Reason = in.Arm, in.Reason
 		}

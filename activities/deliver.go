@@ -36,15 +36,15 @@ const heartbeat = 2 * time.Second
 // noticed within seconds however long a receiver takes. Heartbeats carry the details that
 // tell got last.
 func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
-	told, done := make(chan any), make(chan struct{})
+	latest, done := make(chan any), make(chan struct{})
 	go func() {
 		ticker := time.NewTicker(heartbeat)
 		defer ticker.Stop()
 		var details []any
 		for {
 			select {
-			case latest := <-told:
-				details = []any{latest}
+			case got := <-latest:
+				details = []any{got}
 			case <-ticker.C:
 			case <-done:
 				return
@@ -52,5 +52,5 @@ func keepAlive(ctx context.Context) (tell func(details any), stop func()) {
 			activity.RecordHeartbeat(ctx, details...)
 		}
 	}()
-	return func(details any) { told <- details }, func() { close(done) }
+	return func(details any) { latest <- details }, func() { close(done) }
 }

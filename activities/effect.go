@@ -102,6 +102,8 @@ type effects struct {
 	happened  bool
 }
 
+// effects prepares the items of a batch, has do decide those that are neither stopped nor recorded, and
+// returns the decisions of all. It fails, to be run again, if do found enrollments paused or ended.
 func (a *Activities) effects(ctx context.Context, b delivery.Batch, do func(*effects) error) ([]Decision, error) {
 	_, stop := keepAlive(ctx)
 	defer stop()

@@ -9,7 +9,7 @@ import (
 
 // watch finds out whether the conditions are true that items wait for. Findings hold when
 // each wait is over. The waits are registered before anything is read: what happens later
-// wakes their workflow.
+// wakes their workflow. When time alone can make a condition true is recorded, for LookAtWaits.
 func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Version, watching []int, findings []Finding) error {
 	if len(watching) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Ver
 	if err != nil {
 		return err
 	}
-	var over []waypost.WaitResult
+	var found []waypost.WaitResult
 	for n, i := range watching {
 		f := &findings[i]
 		var yes bool
@@ -47,9 +47,12 @@ func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Ver
 		case !f.Due.After(b.Now):
 			f.Outcome = FoundTimedOut
 		default:
+			if at := v.NextLook(items[n].State.Node, subjects[n].Facts, f.Due); !at.IsZero() {
+				found = append(found, waypost.WaitResult{Touchpoint: items[n].Touchpoint(), LookAt: at})
+			}
 			continue
 		}
-		over = append(over, waypost.WaitResult{Touchpoint: items[n].Touchpoint(), Close: true})
+		found = append(found, waypost.WaitResult{Touchpoint: items[n].Touchpoint(), Close: true})
 	}
-	return a.store.RecordWaits(ctx, over)
+	return a.store.RecordWaits(ctx, found)
 }

@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"waypost/listen"
 )
 
 // check is a readiness check of one dependency.
@@ -27,7 +30,7 @@ type adminServer struct {
 	mu       sync.Mutex
 	asked    time.Time // when /readyz was asked last
 	stopping bool
-	told     chan struct{} // receives after an answer that said so
+	said     chan struct{} // receives after an answer that said so
 }
 
 // watchedTime: after a request for /readyz, another one is expected within this time.
@@ -45,24 +48,25 @@ var (
 	noticeTime = 5 * time.Second
 )
 
-// serveAdmin begins to serve on addr; stop ends it.
-func serveAdmin(ctx context.Context, addr string, checks []check, metrics http.Handler) (*adminServer, error) {
-	listener, err := listen(ctx, "WAYPOST_ADMIN_ADDR", addr)
-	if err != nil {
-		return nil, err
-	}
-	a := &adminServer{addr: listener.Addr().String(), checks: checks, told: make(chan struct{}, 1)}
+// serveAdmin begins to serve on a listener; stop ends it.
+func serveAdmin(listener *listen.Listener, checks []check, metrics http.Handler) *adminServer {
+	a := &adminServer{addr: listener.Addr().String(), checks: checks, said: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", metrics)
-	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = a.server.Serve(listener) }() // ends with Close
-	return a, nil
+	a.server = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	go func() { _ = listener.Serve(a.server) }() // ends with Close
+	return a
 }
 
+// readyz answers 503 while a check that is not optional fails, and once the process stops; announce
+// waits for that last answer.
 func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 	status, answers := http.StatusOK, map[string]string{}
 	if !a.isStopping() {
@@ -84,7 +88,7 @@ func (a *adminServer) readyz(w http.ResponseWriter, r *http.Request) {
 	writeStatus(w, status, answers)
 	if stopping && http.NewResponseController(w).Flush() == nil {
 		select {
-		case a.told <- struct{}{}:
+		case a.said <- struct{}{}:
 		default: // another answer did
 		}
 	}
@@ -129,7 +133,7 @@ func (a *adminServer) announce(wait bool) {
 		return
 	}
 	select {
-	case <-a.told:
+	case <-a.said:
 	case <-time.After(noticeTime):
 	}
 }

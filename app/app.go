@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"waypost/delivery"
 	"waypost/gateway"
 	"waypost/limits"
+	"waypost/listen"
 	"waypost/store"
 	"waypost/worker"
 )
@@ -68,7 +68,11 @@ var Now = time.Now
 
 func newProcess(cfg config.Config, log *slog.Logger, role parts) *process {
 	adoptStandardLog(log)
-	return &process{cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: newMetrics()}
+	counts := newMetrics()
+	return &process{
+		cfg: cfg, log: log, role: role, clock: worker.NewClock(Now, log), counts: counts, files: descriptors(),
+		ports: newPorts(cfg.HTTP, role.worker, counts, log),
+	}
 }
 
 // run opens the parts of a role, starts them, and waits until ctx ends or a part fails. It
@@ -87,18 +91,17 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 		working = p.startWorker(ctx)
 	}
 	var serving *fiber.App
-	var listener net.Listener
+	var listener *listen.Listener
 	var err error
 	if role.gateway {
-		if serving, err = p.newGateway(); err != nil {
+		if serving, err = p.newGateway(ctx); err != nil {
 			return err
 		}
-		if listener, err = listen(ctx, "WAYPOST_HTTP_ADDR", cfg.HTTP.Addr); err != nil {
+		if listener, err = p.listenGateway(ctx); err != nil {
 			return err
 		}
-		p.stop.push(func() { _ = listener.Close() })
 	}
-	if p.admin, err = serveAdmin(ctx, cfg.Admin.Addr, p.checks, p.counts.handler()); err != nil {
+	if err = p.openAdmin(ctx); err != nil {
 		return err
 	}
 	if p.search != nil {
@@ -107,7 +110,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 	p.stop.run(ctx, p.background...)
 	failed := make(chan error, 1)
 	if role.gateway {
-		go func() { failed <- gateway.Serve(serving, p.cert.listen(listener)) }()
+		go func() { failed <- gateway.Serve(serving, listener) }()
 		p.stop.push(func() { closing(log, "gateway", serving.ShutdownWithTimeout(drainTime)) })
 	}
 	var consoleFailed <-chan error
@@ -145,7 +148,7 @@ func run(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(st
 func retention(r config.Retention) waypost.Retention {
 	return waypost.Retention{
 		Payloads: time.Duration(r.Payloads), Attempts: time.Duration(r.Attempts), Deliveries: time.Duration(r.Deliveries),
-		Enrollments: time.Duration(r.Enrollments), Events: time.Duration(r.Events), Audit: time.Duration(r.Audit),
+		Enrollments: time.Duration(r.Enrollments), Events: time.Duration(r.Events), EventCounts: time.Duration(r.EventCounts), Audit: time.Duration(r.Audit),
 	}
 }
 
@@ -172,7 +175,7 @@ type waker func()
 
 func (w waker) Wake() { w() }
 
-// enrollments reads enrollments; starting and ringing add how they are stored.
+// enrollments reads enrollments; starting and signaling add how they are stored.
 type enrollments interface {
 	Enrollment(ctx context.Context, sc waypost.Scope, id string) (waypost.Enrollment, []waypost.TimelineEntry, error)
 	Conversions(ctx context.Context, enrollmentIDs []string) (map[string]waypost.Conversion, error)
@@ -207,7 +210,7 @@ type aheadSender struct {
 }
 
 // SendAhead is the engine's, in a span.
-func (a aheadSender) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool) {
+func (a aheadSender) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (canWait bool) {
 	if !a.clock.Compared() {
 		return false
 	}
@@ -216,18 +219,18 @@ func (a aheadSender) SendAhead(ctx context.Context, claimed waypost.Cohort, coal
 	return a.Engine.SendAhead(ctx, claimed, coalesce)
 }
 
-// ringing stores enrollments, and wakes the pumps of other processes.
-type ringing struct {
+// signaling stores enrollments, and wakes the pumps of other processes.
+type signaling struct {
 	enrollments
-	db   *store.Store
-	bell *limits.Bell
+	db     *store.Store
+	signal *limits.Signal
 }
 
-// Enroll stores an enrollment and rings the bell.
-func (r ringing) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
+// Enroll stores an enrollment and sends the signal.
+func (r signaling) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, re waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := r.db.Enroll(ctx, by, e, re)
 	if err == nil {
-		r.bell.Ring()
+		r.signal.Send()
 	}
 	return e, err
 }
@@ -240,6 +243,20 @@ func (r requestRates) Allow(ctx context.Context, key string, perSecond, burst in
 	return gateway.Quota{Allowed: taken.Allowed == 1, Remaining: taken.Remaining, Reset: taken.Reset, RetryAfter: taken.RetryAfter}
 }
 
+// listenGateway opens the gateway's port, with the connections that a console in the process leaves it.
+func (p *process) listenGateway(ctx context.Context) (*listen.Listener, error) {
+	most := p.ports.most
+	if p.role.console {
+		most -= most / 4
+	}
+	listener, err := p.ports.open(ctx, "gateway", "WAYPOST_HTTP_ADDR", p.cfg.HTTP.Addr, most, p.cert.tls("http/1.1"))
+	if err != nil {
+		return nil, err
+	}
+	p.stop.push(func() { _ = listener.Close() })
+	return listener, nil
+}
+
 // breakerStates implements gateway.Breakers.
 type breakerStates struct{ breakers *limits.Breakers }
 
@@ -249,16 +266,6 @@ func (b breakerStates) BreakerState(ctx context.Context, w waypost.Webhook) wayp
 		return waypost.BreakerState{State: waypost.BreakerUnknown}
 	}
 	return waypost.BreakerState{State: s.Name, Since: s.Since, NextProbe: s.NextProbe}
-}
-
-// listen opens a listener. Its error names the setting to change.
-func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: set %s to another address: %w", addr, setting, err)
-	}
-	return l, nil
 }
 
 // pageURL makes the Web UI links to workflows or to schedules.

@@ -215,15 +215,15 @@ func TestGatewayDrains(t *testing.T) {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
 	g.stop()
-	told := false
+	stoppingSeen := false
 	for deadline := time.Now().Add(30 * time.Second); g.accepts(); {
 		status, body := get(t, g.admin, "/readyz")
-		told = status == http.StatusServiceUnavailable && strings.Contains(body, "stopping")
+		stoppingSeen = status == http.StatusServiceUnavailable && strings.Contains(body, "stopping")
 		if time.Now().After(deadline) {
 			t.Fatalf("the port is open 30 s after the stop; /readyz answers %d %s", status, body)
 		}
 	}
-	if !told {
+	if !stoppingSeen {
 		t.Error("the port closed before /readyz said so")
 	}
 
@@ -264,9 +264,9 @@ func TestStopsAtOnceIfNobodyWatches(t *testing.T) {
 	}
 }
 
-// What a gateway accepts it tells those who have a worker: enrollments at one bell,
+// What a gateway accepts it tells those who have a worker: enrollments by one signal,
 // everything else at another one.
-func TestGatewayRings(t *testing.T) {
+func TestGatewaySignals(t *testing.T) {
 	t.Parallel()
 	shared := miniredis.RunT(t)
 	g := startGateway(t, func(cfg *config.Config) { cfg.Redis.URL = config.Secret("redis://" + shared.Addr() + "/0") })
@@ -278,9 +278,9 @@ func TestGatewayRings(t *testing.T) {
 		}
 		return answer
 	}
-	// heard takes what a bell has rung.
-	heard := func(bell string) bool {
-		_, err := shared.Lpop("waypost:bell:" + bell)
+	// sent takes a notice of the signal.
+	sent := func(signal string) bool {
+		_, err := shared.Lpop("waypost:bell:" + signal)
 		return err == nil
 	}
 	hook := post("/v1/webhooks", `{"name":"crm","url":"https://crm.example.com"}`)
@@ -289,29 +289,29 @@ func TestGatewayRings(t *testing.T) {
 	path := fmt.Sprintf("/v1/journeys/%s", journey["id"])
 	post(path+"/publish", "")
 	lead := post("/v1/leads", `{"businessParam":{"name":"Ada"}}`)
-	for _, bell := range []string{"all", "enrollments"} {
-		if heard(bell) {
-			t.Errorf("the bell %s has rung before there was anything to do", bell)
+	for _, signal := range []string{"all", "enrollments"} {
+		if sent(signal) {
+			t.Errorf("the signal %s was sent before there was anything to do", signal)
 		}
 	}
-	for _, c := range []struct{ path, body, rings, other string }{
+	for _, c := range []struct{ path, body, signal, other string }{
 		{path + "/enrollments", `{"leadsId":LEAD}`, "enrollments", "all"},
 		{path + "/launches", `{"audience":{"leadsIds":[LEAD]}}`, "all", "enrollments"},
 		{"/v1/events", `{"eventId":"e1","name":"bought","leadsId":LEAD}`, "all", "enrollments"},
 	} {
 		post(c.path, strings.ReplaceAll(c.body, "LEAD", fmt.Sprintf("%.0f", lead["leadsId"])))
-		for deadline := time.Now().Add(20 * time.Second); !heard(c.rings); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(20 * time.Second); !sent(c.signal); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("POST %s has not rung the bell %s", c.path, c.rings)
+				t.Fatalf("POST %s has not sent the signal %s", c.path, c.signal)
 			}
 		}
-		if heard(c.other) {
-			t.Errorf("POST %s has rung the bell %s", c.path, c.other)
+		if sent(c.other) {
+			t.Errorf("POST %s has sent the signal %s", c.path, c.other)
 		}
 	}
 }
 
-// A worker hears both bells, whether it can work or not.
+// A worker receives both signals, whether it can work or not.
 func TestWorkerHears(t *testing.T) {
 	t.Parallel()
 	shared := miniredis.RunT(t)
@@ -320,13 +320,13 @@ func TestWorkerHears(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Worker(ctx, cfg, slog.New(slog.DiscardHandler), func(string) {}) }()
-	for _, bell := range []string{"waypost:bell:all", "waypost:bell:enrollments"} {
-		if _, err := shared.Push(bell, "1"); err != nil {
+	for _, key := range []string{"waypost:bell:all", "waypost:bell:enrollments"} {
+		if _, err := shared.Push(key, "1"); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); shared.Exists(bell); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); shared.Exists(key); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("the worker does not hear %s", bell)
+				t.Fatalf("the worker does not receive %s", key)
 			}
 		}
 	}

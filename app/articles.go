@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -31,7 +32,14 @@ func openArticles(ctx context.Context, cfg config.Config, role parts, db *store.
 	embeds := len(cfg.Search.URLs) == 0
 	switch {
 	case !embeds:
-		engine, err := typesense.Open(typesense.Options{URLs: cfg.Search.URLs, APIKey: string(cfg.Search.APIKey), Indexed: db.ArticleIndex, Log: log})
+		installation, err := db.Installation(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("article search: %w", err)
+		}
+		engine, err := typesense.Open(typesense.Options{
+			URLs: cfg.Search.URLs, APIKey: string(cfg.Search.APIKey), Indexed: db.ArticleIndex, Log: log,
+			Prefix: cmp.Or(cfg.Search.Prefix, "waypost_"+installation+"_"), Installation: installation,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("WAYPOST_TYPESENSE_URL: %w", err)
 		}

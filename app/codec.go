@@ -47,15 +47,17 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	counts := newMetrics()
 	counts.watchCertificate(cert)
 	tokens := newTokens(cfg.Codec, time.Now, log)
-	listener, err := listen(ctx, "WAYPOST_CODEC_ADDR", cfg.Codec.Addr)
+	ports := newPorts(cfg.HTTP, false, counts, log)
+	listener, err := ports.open(ctx, "codec", "WAYPOST_CODEC_ADDR", cfg.Codec.Addr, ports.most, cert.tls("h2", "http/1.1"))
 	if err != nil {
 		return err
 	}
 	stop.push(func() { _ = listener.Close() })
-	admin, err := serveAdmin(ctx, cfg.Admin.Addr, []check{{name: "issuer", ask: tokens.ready}}, counts.handler())
+	adminListener, err := ports.admin(ctx, cfg.Admin.Addr)
 	if err != nil {
 		return err
 	}
+	admin := serveAdmin(adminListener, []check{{name: "issuer", ask: tokens.ready}}, counts.handler())
 	stop.push(admin.stop)
 
 	stop.push(tokens.client.CloseIdleConnections)
@@ -73,7 +75,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- serveHTTP(server, listener, cert) }()
+	go func() { failed <- listener.Serve(server) }()
 	stop.push(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()

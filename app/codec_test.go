@@ -441,10 +441,10 @@ func TestKeysRotate(t *testing.T) {
 
 	next := rsaKey(t)
 	e.issuer.publish(map[string]crypto.Signer{"rsa-2": next})
-	fresh := sign(t, "rsa-2", next, e.issuer.claims(e.clock.Now(), nil))
+	renewed := sign(t, "rsa-2", next, e.issuer.claims(e.clock.Now(), nil))
 	want(old, 200, "before anybody shows a new key")
 	e.clock.Advance(keysEvery)
-	want(fresh, 200, "with the new key")
+	want(renewed, 200, "with the new key")
 	e.clock.Advance(keysEvery)
 	want(old, 401, "with the key that was withdrawn")
 
@@ -501,10 +501,10 @@ func TestIssuerFails(t *testing.T) {
 	}
 	next := rsaKey(t)
 	e.issuer.publish(map[string]crypto.Signer{"rsa-1": e.issuer.keys["rsa-1"], "rsa-2": next})
-	fresh := bearer(sign(t, "rsa-2", next, e.issuer.claims(e.clock.Now(), nil)))
+	renewed := bearer(sign(t, "rsa-2", next, e.issuer.claims(e.clock.Now(), nil)))
 	unavailable := func(when string) {
 		t.Helper()
-		res, body := e.decode(fresh)
+		res, body := e.decode(renewed)
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "does not tell its keys") {
 			t.Errorf("%s: %d %s", when, res.StatusCode, body)
 		}
@@ -523,7 +523,7 @@ func TestIssuerFails(t *testing.T) {
 	before := e.issuer.asked.Load()
 	waiting := make(chan string, 1)
 	go func() {
-		res, body := e.decode(fresh)
+		res, body := e.decode(renewed)
 		waiting <- fmt.Sprint(res.StatusCode, " ", body)
 	}()
 	for e.issuer.asked.Load() == before { // until the question is there
@@ -546,7 +546,7 @@ func TestIssuerFails(t *testing.T) {
 	}
 	e.issuer.hangs.Store(false)
 	e.clock.Advance(keysEvery)
-	if res, body := e.decode(fresh); res.StatusCode != 200 {
+	if res, body := e.decode(renewed); res.StatusCode != 200 {
 		t.Errorf("after it has healed: %d %s", res.StatusCode, body)
 	}
 	if !strings.Contains(e.log.String(), "502 Bad Gateway") {

@@ -34,7 +34,7 @@ func Console(ctx context.Context, cfg config.Config, log *slog.Logger, ready fun
 	if err != nil {
 		return err
 	}
-	if p.admin, err = serveAdmin(ctx, cfg.Admin.Addr, p.checks, p.counts.handler()); err != nil {
+	if err = p.openAdmin(ctx); err != nil {
 		return err
 	}
 	ready(addr)
@@ -58,7 +58,11 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 	case err != nil:
 		return nil, "", err
 	}
-	listener, err := listen(ctx, "WAYPOST_CONSOLE_ADDR", cfg.Addr)
+	most := p.ports.most
+	if p.role.gateway {
+		most /= 4
+	}
+	listener, err := p.ports.open(ctx, "console", "WAYPOST_CONSOLE_ADDR", cfg.Addr, most, p.cert.tls("h2", "http/1.1"))
 	if err != nil {
 		return nil, "", err
 	}
@@ -68,10 +72,14 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 	}
 	handler, err := console.New(console.Options{
 		Gateway:        client.New(gatewayURL, signature.Key{AccessKey: cfg.AccessKey, SecretKey: string(cfg.SecretKey)}),
+		Application:    key.Application.ID,
+		Org:            key.Application.Org,
 		Users:          users{p.db, key.Application.Org},
-		Sessions:       limits.NewSessions(p.redis),
+		Sessions:       limits.NewSessions(p.redis, key.Application.Org),
 		Attempts:       limits.NewAttempts(p.redis),
+		Keys:           p.keys,
 		OIDC:           consoleOIDC(cfg),
+		SecondFactor:   cfg.SecondFactor,
 		URL:            cfg.URL,
 		TrustedProxies: p.cfg.HTTP.TrustedProxies,
 		Log:            p.log,
@@ -88,7 +96,7 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- fmt.Errorf("serve the console on %s: %w", cfg.Addr, serveHTTP(server, listener, p.cert))
+		ended <- fmt.Errorf("serve the console on %s: %w", cfg.Addr, listener.Serve(server))
 	}()
 	p.stop.push(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
@@ -124,14 +132,6 @@ func (p *process) urlOf(listener net.Listener) string {
 // maxConsoleHeader has room for cookies and a long filter.
 const maxConsoleHeader = 32 << 10
 
-// serveHTTP serves with a certificate, or without one.
-func serveHTTP(server *http.Server, listener net.Listener, cert *certificate) error {
-	if cert != nil {
-		return server.ServeTLS(listener, "", "")
-	}
-	return server.Serve(listener)
-}
-
 // consoleOIDC turns the settings into the console's type.
 func consoleOIDC(cfg config.Console) console.OIDC {
 	o := console.OIDC{Issuer: cfg.Issuer, ClientID: cfg.ClientID, ClientSecret: string(cfg.ClientSecret)}
@@ -160,17 +160,12 @@ func (u users) UserByLink(ctx context.Context, token string) (waypost.User, erro
 	return u.Store.UserByLink(ctx, u.org, token)
 }
 
-func (u users) TakeLink(ctx context.Context, token, passwordHash string) (waypost.User, error) {
-	return u.Store.TakeLink(ctx, u.org, token, passwordHash)
-}
-
 func (u users) UserByEmail(ctx context.Context, email string) (waypost.User, error) {
 	return u.Store.UserByEmail(ctx, u.org, email)
 }
 
-func (u users) Users(ctx context.Context) ([]waypost.User, error) { return u.Store.Users(ctx, u.org) }
-
-func (u users) CreateUser(ctx context.Context, made waypost.User) (waypost.User, string, error) {
-	made.Org = u.org
-	return u.Store.CreateUser(ctx, made)
+func (u users) UserBySubject(ctx context.Context, issuer, subject string) (waypost.User, error) {
+	return u.Store.UserBySubject(ctx, u.org, issuer, subject)
 }
+
+func (u users) Users(ctx context.Context) ([]waypost.User, error) { return u.Store.Users(ctx, u.org) }

@@ -74,7 +74,7 @@ func TestGatewayURL(t *testing.T) {
 	t.Parallel()
 	cfg := consoleConfig(t)
 	p := newProcess(cfg, slog.New(slog.DiscardHandler), parts{})
-	l, err := listen(t.Context(), "X", "0.0.0.0:0")
+	l, err := p.ports.open(t.Context(), "gateway", "X", "0.0.0.0:0", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,6 @@
 //   - article search: articles.go
 //   - checking a journey without a gateway: journeys.go
 //   - health, metrics, traces, logs: admin.go, metrics.go, traces.go, log.go
-//   - HTTPS and OpenID Connect: tls.go, oidc.go
+//   - ports, HTTPS and OpenID Connect: listen.go, tls.go, oidc.go
 //   - open files: descriptors_unix.go, descriptors_other.go
 package app

@@ -13,6 +13,7 @@ import (
 	"waypost"
 	"waypost/delivery"
 	"waypost/limits"
+	"waypost/listen"
 	"waypost/searchsvc"
 	"waypost/store"
 	"waypost/worker"
@@ -40,6 +41,7 @@ type metrics struct {
 // missing one.
 const none = "none"
 
+// newMetrics registers what every role counts.
 func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -141,13 +143,13 @@ func (m *metrics) Signaled(n int) {
 // Dropped makes m a worker.DropObserver.
 func (m *metrics) Dropped(kind string, n int) { m.dropped.WithLabelValues(kind).Add(float64(n)) }
 
-// recording is the store of the delivery engine: it counts the attempts that it records.
-type recording struct {
+// countedStore is the store of the delivery engine: it counts the attempts that it records.
+type countedStore struct {
 	*store.Store
 	metrics *metrics
 }
 
-func (r recording) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (r countedStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
 	if err := r.Store.RecordAttempts(ctx, records); err != nil {
 		return err
 	}
@@ -197,6 +199,25 @@ func (m *metrics) watchCertificate(c *certificate) {
 	}
 	m.sample(func(context.Context) ([]float64, error) { return []float64{float64(c.notAfter().Unix())}, nil },
 		gauge("waypost_tls_not_after_seconds", "When the certificate that is served expires, in seconds since 1970."))
+}
+
+// watchConnections exposes the connections of a port, which one of a few names tells.
+func (m *metrics) watchConnections(port string, counts func() listen.Counts) {
+	labels := prometheus.Labels{"port": port}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "waypost_connections", Help: "Connections of clients that are open, by port.", ConstLabels: labels,
+	}, func() float64 { return float64(counts().Open) }))
+	for reason, count := range map[string]func(listen.Counts) uint64{
+		"most":    func(c listen.Counts) uint64 { return c.Refused },
+		"address": func(c listen.Counts) uint64 { return c.RefusedAddress },
+	} {
+		m.counterFunc("waypost_connections_refused_total", "Connections of clients that were closed as they came, by port and the bound that was reached.",
+			prometheus.Labels{"port": port, "reason": reason}, func() uint64 { return count(counts()) })
+	}
+	m.counterFunc("waypost_connections_displaced_total", "Connections that were closed while they waited for a request, to make room, by port.",
+		labels, func() uint64 { return counts().Displaced })
+	m.counterFunc("waypost_accept_errors_total", "Connections that could not be accepted, mostly for want of file descriptors, by port.",
+		labels, func() uint64 { return counts().Failed })
 }
 
 // sampleTime bounds what a scrape asks of the database. It is a variable for tests.

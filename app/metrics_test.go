@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/config"
 	"waypost/delivery"
 	"waypost/limits"
+	"waypost/listen"
 	"waypost/searchsvc"
 	"waypost/worker"
 )
@@ -57,6 +59,9 @@ func exercised(q queue) *metrics {
 	m.watchBreakers(tripped())
 	m.watchOutbox(q)
 	m.watchArticles(q, searchsvc.NewIndexer(nil, nil, false, slog.New(slog.DiscardHandler)))
+	m.watchConnections("gateway", func() listen.Counts {
+		return listen.Counts{Open: 12, Refused: 5, RefusedAddress: 6, Displaced: 7, Failed: 8}
+	})
 	m.watchCertificate(&certificate{current: &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(1_800_000_000, 0)}}})
 	return m
 }
@@ -98,10 +103,11 @@ func get(t *testing.T, addr, path string) (status int, body string) {
 
 func scrape(t *testing.T, m *metrics) string {
 	t.Helper()
-	admin, err := serveAdmin(t.Context(), "127.0.0.1:0", nil, m.handler())
+	listener, err := newPorts(config.HTTP{}, false, newMetrics(), slog.New(slog.DiscardHandler)).admin(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	admin := serveAdmin(listener, nil, m.handler())
 	defer admin.stop()
 	status, body := get(t, admin.addr, "/metrics")
 	if status != http.StatusOK {
@@ -138,6 +144,11 @@ func TestMetrics(t *testing.T) {
 		`waypost_notices_total 30`,
 		`waypost_retention_dropped_total{kind="delivery"} 500`,
 		`waypost_retention_dropped_total{kind="payload"} 0`,
+		`waypost_connections{port="gateway"} 12`,
+		`waypost_connections_refused_total{port="gateway",reason="most"} 5`,
+		`waypost_connections_refused_total{port="gateway",reason="address"} 6`,
+		`waypost_connections_displaced_total{port="gateway"} 7`,
+		`waypost_accept_errors_total{port="gateway"} 8`,
 		`waypost_redis_fallbacks_total{use="nonces"} 2`,
 		`waypost_redis_fallbacks_total{use="rates"} 4`,
 		`waypost_redis_outages_total{use="rates"} 1`,

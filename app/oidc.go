@@ -304,10 +304,10 @@ type sparing struct {
 	next http.RoundTripper
 	now  func() time.Time
 
-	mu    sync.Mutex
-	asked time.Time
-	err   error // of the last question
-	told  bool  // whether the issuer has ever sent its keys
+	mu           sync.Mutex
+	asked        time.Time
+	err          error // of the last question
+	everAnswered bool  // whether the issuer has ever sent its keys
 }
 
 // failed tells whether the last question failed.
@@ -321,7 +321,7 @@ func (s *sparing) failed() bool {
 func (s *sparing) answered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told
+	return s.everAnswered
 }
 
 // RoundTrip asks the issuer, or fails because it was asked just now.
@@ -335,7 +335,7 @@ func (s *sparing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err, s.told = err, s.told || err == nil
+	s.err, s.everAnswered = err, s.everAnswered || err == nil
 	return res, err
 }
 

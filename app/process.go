@@ -41,6 +41,7 @@ type process struct {
 	admin    *adminServer
 	spans    *traces
 	counts   *metrics
+	ports    ports
 	temporal client.Client
 	checks   []check // of the admin server
 
@@ -54,7 +55,7 @@ type process struct {
 	breakers *limits.Breakers
 
 	// New work wakes the pump of this process, or those of other processes.
-	everything, enrolled *limits.Bell
+	everything, enrolled *limits.Signal
 	wakeAll              waker
 	enrolling            gateway.Enrollments
 	accepting            gateway.Events
@@ -74,6 +75,7 @@ func (p *process) openStore(ctx context.Context) (err error) {
 	}
 	p.db.SetEntrances(journey.NewEntrances())
 	p.db.SetGoals(journey.NewGoals())
+	p.db.SetEventAges(retention(p.cfg.Retention).EventAges())
 	p.stop.push(func() { closing(p.log, "database", p.db.Close()) })
 	// The admin server answers until all other parts have stopped.
 	p.stop.push(func() {
@@ -84,6 +86,16 @@ func (p *process) openStore(ctx context.Context) (err error) {
 	p.counts.watchCertificate(p.cert)
 	p.counts.watchOutbox(p.db)
 	p.checks = append(p.checks, check{name: "database", ask: p.db.Ping})
+	return nil
+}
+
+// openAdmin begins to serve the admin address.
+func (p *process) openAdmin(ctx context.Context) error {
+	listener, err := p.ports.admin(ctx, p.cfg.Admin.Addr)
+	if err != nil {
+		return err
+	}
+	p.admin = serveAdmin(listener, p.checks, p.counts.handler())
 	return nil
 }
 
@@ -103,7 +115,6 @@ func (p *process) openTemporal(ctx context.Context) (err error) {
 func (p *process) openSender(context.Context) (err error) {
 	// A POST that fails because there is no free file descriptor would count as the receiver's
 	// fault. Half of the descriptors are for POSTs, a quarter for idle connections.
-	p.files = descriptors()
 	if p.role.worker && p.files > 0 && p.files < wantedDescriptors {
 		p.log.Warn("few file descriptors: fewer POSTs are made at a time; raise nofile", "nofile", p.files, "wanted", wantedDescriptors, "posts", p.files/2)
 	}
@@ -151,9 +162,9 @@ func (p *process) openLimits() {
 	p.counts.watchRedis("rates", p.rates)
 	p.breakers = limits.NewBreakers(p.redis, p.log, p.clock.Now)
 	p.counts.watchRedis("breakers", p.breakers)
-	p.everything, p.enrolled = limits.NewBell(p.redis, "all"), limits.NewBell(p.redis, "enrollments")
+	p.everything, p.enrolled = limits.NewSignal(p.redis, "all"), limits.NewSignal(p.redis, "enrollments")
 	p.counts.watchRedis("bells", p.enrolled)
-	p.wakeAll, p.enrolling, p.accepting = p.everything.Ring, ringing{p.db, p.db, p.enrolled}, p.db
+	p.wakeAll, p.enrolling, p.accepting = p.everything.Send, signaling{p.db, p.db, p.enrolled}, p.db
 	p.background = []func(context.Context){p.everything.Run, p.enrolled.Run}
 }
 
@@ -164,7 +175,7 @@ func (p *process) startWorker(ctx context.Context) *runningWorker {
 	var pump *worker.Pump
 	wake := func() { pump.Wake() }
 	engine := delivery.New(delivery.Options{
-		Store: recording{p.db, p.counts}, Sender: p.sender, Admission: delivery.NewTurnstile(tokensOf(p.rates), p.clock.Now, p.files/2),
+		Store: countedStore{p.db, p.counts}, Sender: p.sender, Admission: delivery.NewGate(tokensOf(p.rates), p.clock.Now, p.files/2),
 		Breakers: p.breakers, Observer: p.counts, Wake: wake, Away: store.Away, Log: p.log, Now: p.clock.Now,
 	})
 	pump = worker.NewPump(p.db, starter, aheadSender{engine, p.clock, p.spans}, p.counts, p.log)
@@ -189,14 +200,39 @@ func (p *process) startWorker(ctx context.Context) *runningWorker {
 	return working
 }
 
+// longestBegin bounds how long a gateway waits before it serves.
+const longestBegin = 5 * time.Second
+
+// beginNonces warns of a Redis that may forget. If it has forgotten nonces, those who sign now
+// would be refused: the gateway waits until they are not, unless that takes long, because
+// a client's clock was ahead.
+func (p *process) beginNonces(ctx context.Context, nonces *limits.Nonces) {
+	if why, err := limits.Forgets(ctx, p.redis); err == nil {
+		for _, w := range why {
+			p.log.WarnContext(ctx, "Redis may forget what guards against replays", "why", w)
+		}
+	}
+	until, err := nonces.Begin(ctx)
+	if err != nil || until.IsZero() {
+		return // requests find out, too
+	}
+	over := time.NewTimer(min(time.Until(until.Add(time.Second)), longestBegin))
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
+}
+
 // newGateway makes the gateway; it does not serve yet.
-func (p *process) newGateway() (*fiber.App, error) {
+func (p *process) newGateway(ctx context.Context) (*fiber.App, error) {
 	if p.redis == nil {
 		return nil, errors.New("WAYPOST_REDIS_URL is not set")
 	}
 	p.checks = append(p.checks, p.redisCheck(), check{name: "search", ask: p.search.service.Works, optional: true})
-	nonces := limits.NewNonces(p.redis)
+	nonces := limits.NewNonces(p.redis, p.db, p.log)
 	p.counts.watchRedis("nonces", nonces)
+	p.beginNonces(ctx, nonces)
 	tokenKeys, err := p.keys.Derive("search-token")
 	if err != nil {
 		return nil, err
@@ -232,10 +268,12 @@ func (p *process) newGateway() (*fiber.App, error) {
 		WorkflowURL:    pageURL(p.cfg.Temporal, "workflows"),
 		ScheduleURL:    pageURL(p.cfg.Temporal, "schedules"),
 		AddressRate:    p.cfg.HTTP.AddressRate,
+		LeastRate:      p.cfg.HTTP.LeastRate,
 		TrustedProxies: p.cfg.HTTP.TrustedProxies,
 		SearchOrigins:  p.cfg.Search.Origins,
 		Away:           store.Away,
 		PhoneRegion:    p.cfg.Lead.PhoneRegion,
+		EventAges:      retention(p.cfg.Retention).EventAges(),
 		Now:            Now,
 		Log:            p.log,
 		Observe:        p.counts.Request,

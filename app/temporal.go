@@ -137,6 +137,8 @@ func Migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	return registerSearchAttributes(ctx, c, cfg.Temporal.Namespace, log)
 }
 
+// registerSearchAttributes adds those that the namespace lacks. One of another type is an error,
+// because Temporal cannot change it.
 func registerSearchAttributes(ctx context.Context, c client.Client, namespace string, log *slog.Logger) error {
 	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {

@@ -3,11 +3,8 @@ package app
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -50,48 +47,6 @@ func (c *certificate) tls(protocols ...string) *tls.Config {
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: c.get}
 }
-
-// listen makes a listener one of HTTPS, for a server of HTTP/1.1. Without a certificate it
-// returns l.
-func (c *certificate) listen(l net.Listener) net.Listener {
-	if c == nil {
-		return l
-	}
-	return httpsListener{tls.NewListener(l, c.tls("http/1.1"))}
-}
-
-type httpsListener struct{ net.Listener }
-
-// Accept waits for the next connection, not for its handshake.
-func (l httpsListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return httpsConn{conn}, nil
-}
-
-// httpsConn answers clients that send plain HTTP, as net/http's server does; Fiber's just
-// closes the connection.
-type httpsConn struct{ net.Conn }
-
-const plainHTTPAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
-	`{"code":"BadRequest","message":"this address serves HTTPS: the URL must begin with https://","target":"","detail":[]}` + "\n"
-
-// Read makes the handshake, since Accept does not wait for it.
-func (c httpsConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	var other tls.RecordHeaderError
-	if errors.As(err, &other) && other.Conn != nil && looksLikeHTTP(other.RecordHeader) {
-		_, _ = io.WriteString(other.Conn, plainHTTPAnswer)
-		_ = other.Conn.Close()
-	}
-	return n, err
-}
-
-// looksLikeHTTP tells whether a connection begins with a method. No record of TLS
-// begins with a letter.
-func looksLikeHTTP(header [5]byte) bool { return header[0] >= 'A' && header[0] <= 'Z' }
 
 // get returns the certificate for a handshake.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -78,7 +78,7 @@ func startTraces(ctx context.Context, service string, log *slog.Logger) *traces 
 		return nil
 	}
 	// The sampler and the limits are read from OTEL_… by the provider.
-	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(of), sdktrace.WithBatcher(&toldExporter{SpanExporter: exporter, log: log}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(of), sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}))
 	return &traces{provider, provider.Tracer("waypost", trace.WithInstrumentationVersion(waypost.ProductVersion)), log}
 }
 
@@ -160,14 +160,14 @@ func (t *traces) stop() {
 	}
 }
 
-// toldExporter logs when exports begin to fail, and when they succeed again.
-type toldExporter struct {
+// loggedExporter logs when exports begin to fail, and when they succeed again.
+type loggedExporter struct {
 	sdktrace.SpanExporter
 	log  *slog.Logger
 	lost atomic.Bool
 }
 
-func (e *toldExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch lost := err != nil; {
 	case lost == e.lost.Swap(lost):

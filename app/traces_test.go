@@ -92,8 +92,8 @@ func attributesOf(list []*commonpb.KeyValue) map[string]string {
 	return m
 }
 
-// told is a span in a line: its name, its attributes but for ids, and its status.
-func told(s *tracepb.Span) string {
+// describe is a span in a line: its name, its attributes but for ids, and its status.
+func describe(s *tracepb.Span) string {
 	attrs := attributesOf(s.Attributes)
 	line := s.Name
 	for _, key := range slices.Sorted(maps.Keys(attrs)) {
@@ -167,7 +167,7 @@ func TestTraces(t *testing.T) {
 
 	var got []string
 	for _, s := range c.spans {
-		got = append(got, told(s))
+		got = append(got, describe(s))
 		if s.TraceState != "" || len(s.Events) > 0 || len(s.Links) > 0 {
 			t.Errorf("%s holds more than attributes: %v", s.Name, s)
 		}
@@ -231,10 +231,10 @@ func TestTracesOfActivities(t *testing.T) {
 	}
 	spans.stop()
 	run, post := c.named(t, "RunActivity Deliver"), c.named(t, "POST webhook")
-	if got, want := told(run), "RunActivity Deliver error.type=*waypost.Error waypost.attempt=1 STATUS_CODE_ERROR"; got != want {
+	if got, want := describe(run), "RunActivity Deliver error.type=*waypost.Error waypost.attempt=1 STATUS_CODE_ERROR"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := told(post), "POST webhook error.type=httpStatus http.request.method=POST http.response.status_code=503 STATUS_CODE_ERROR"; got != want {
+	if got, want := describe(post), "POST webhook error.type=httpStatus http.request.method=POST http.response.status_code=503 STATUS_CODE_ERROR"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if !bytes.Equal(post.ParentSpanId, run.SpanId) || len(run.ParentSpanId) > 0 {

@@ -28,7 +28,7 @@ const (
 	deepPages  = 100    // of 500, before the pages that are called deep
 	leastAsked = 10_000 // of --asking: what is rare is there then
 	largeNodes = 50
-	// Of a hundred deliveries of release, and of troubledStage.
+	// Percent of the deliveries of release and of troubledStage that are in trouble.
 	fewInTrouble, manyInTrouble = 5, 50
 	troubledStage               = waypost.StageTest
 )
@@ -263,6 +263,8 @@ func (b *bench) askPages(ctx context.Context, f filledStage, of, target string, 
 	return measure(", deep")
 }
 
+// askStatistics measures the statistics of the large journey, and checks each answer against the
+// enrollments that were made.
 func (b *bench) askStatistics(ctx context.Context, f filledStage) error {
 	target := "/v1/journeys/" + f.large + "/statistics"
 	day := time.Now().UTC().Truncate(24 * time.Hour)
@@ -437,7 +439,7 @@ func (b *bench) askSegments(ctx context.Context, f filledStage) error {
 			return err
 		}
 	}
-	for _, when := range []string{`lead.name.size() > 6.0`, `events("purchased").exists(e, e.amount > 100.0) || lead.name.size() > 100.0`} {
+	for _, when := range []string{`lead.name.size() > 6.0`, `events("purchased", duration("P60D")).exists(e, e.amount > 100.0) || lead.name.size() > 100.0`} {
 		target, err := create(when)
 		if err != nil {
 			return err

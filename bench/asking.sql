@@ -23,10 +23,13 @@ FROM generate_series(1::bigint, {leads}) AS i;
 SELECT setval(pg_get_serial_sequence('leads', 'leads_id'), {first} + {leads});
 
 -- Two events of a lead, in 60 days: one of four is a purchase.
-INSERT INTO events (org, stage, event_id, name, leads_id, properties, accepted_at)
+INSERT INTO events (org, stage, event_id, name, leads_id, properties, occurred_at, accepted_at)
 SELECT '{org}', '{stage}', 'filled-' || i, CASE WHEN i % 4 = 0 THEN 'purchased' ELSE 'viewed' END, {first} + i * 48271 % {leads}, '{"amount":' || i % 200 || '}',
-  {now} - 60 * 86400000000 + i * (60 * 86400000000 / (2 * {n} + 1))
+  {now} - 60 * 86400000000 + i * (60 * 86400000000 / (2 * {n} + 1)), {now} - 60 * 86400000000 + i * (60 * 86400000000 / (2 * {n} + 1))
 FROM generate_series(1::bigint, 2 * {leads}) AS i;
+INSERT INTO event_days (org, stage, leads_id, name, day, n, first_at, last_at)
+SELECT org, stage, leads_id, name, occurred_at / 86400000000, count(*), min(occurred_at), max(occurred_at)
+FROM events WHERE org = '{org}' AND stage = '{stage}' AND event_id LIKE 'filled-%' GROUP BY 1, 2, 3, 4, 5;
 
 -- Copies of the journey with one touchpoint: of a hundred, one is archived; of a thousand, one
 -- has the tag rare.
@@ -42,14 +45,14 @@ INSERT INTO journey_keys (org, stage, kind, value, journey_id, published) SELECT
 
 -- Of a thousand launches of these, one was canceled.
 INSERT INTO launches (id, org, stage, journey_id, version, app_id, reentry, filter, personal, control_group, rate_per_second, timezone, skip_reason, created_at,
-  claimed_at, workflow_started_at, started_at, done_at, ended, total, highest, enrolled, skipped, held_out)
+  claimed_at, workflow_started_at, started_at, done_at, ended, total, highest, enrolled, skipped, held_out, missing, gone, held)
 SELECT pg_temp.id('lch_', at / 1000, l.i), '{org}', '{stage}', c.id, 1, 'app_bench', '{}', '{}', FALSE, 0, 0, '', '', at, at, at, at, at + 1000000,
-  CASE WHEN l.i % 1000 = 1 THEN 'canceled' ELSE 'completed' END, 10, {leads}, 10, 0, 0
+  CASE WHEN l.i % 1000 = 1 THEN 'canceled' ELSE 'completed' END, 10, {leads}, 10, 0, 0, 0, 0, 0
 FROM (SELECT i, {now} - 20 * 86400000000 + i * 1000 AS at FROM generate_series(1::bigint, {launches}) AS i) AS l JOIN copies AS c ON c.i = 1 + l.i % {journeys};
 -- The one that a quarter of the enrollments are of has none left to enroll.
 INSERT INTO launches (id, org, stage, journey_id, version, app_id, reentry, filter, personal, control_group, rate_per_second, timezone, skip_reason, created_at,
-  claimed_at, workflow_started_at, started_at, done_at, ended, total, highest, enrolled, skipped, held_out)
-SELECT '{launch}', '{org}', '{stage}', '{large}', 1, 'app_bench', '{}', '{}', FALSE, 0, 0, '', '', at, at, at, at, pg_temp.made({n} / 2 + {n} / 4), '', {n} / 4, {leads}, {n} / 4, 0, 0
+  claimed_at, workflow_started_at, started_at, done_at, ended, total, highest, enrolled, skipped, held_out, missing, gone, held)
+SELECT '{launch}', '{org}', '{stage}', '{large}', 1, 'app_bench', '{}', '{}', FALSE, 0, 0, '', '', at, at, at, at, pg_temp.made({n} / 2 + {n} / 4), '', {n} / 4, {leads}, {n} / 4, 0, 0, 0, 0, 0
 FROM (SELECT pg_temp.made({n} / 2 + 1) AS at) AS t WHERE {leads} > 0;
 
 -- Enrollments in a journey of 50 nodes, one after the other, n00 to n49: touchpoints have even
@@ -87,7 +90,7 @@ WITH e AS (
 )
 SELECT '{large}', span, from_at, 1, json_strip_nulls(json_build_object('n', (
     SELECT json_object_agg('n' || lpad(j::text, 2, '0'), json_build_object('e', NULLIF(n.e, 0), 'w', NULLIF(n.w, 0), 'r', NULLIF(n.r, 0),
-      'd', CASE WHEN j % 2 = 0 THEN NULLIF(n.onward, 0) END, 'f', NULLIF(n.f, 0), 'x', CASE WHEN n.onward > 0 THEN json_build_object('n' || lpad((j + 1)::text, 2, '0'), n.onward) END))
+      'd', CASE WHEN j % 2 = 0 THEN NULLIF(n.onward, 0) END, 'f', NULLIF(n.f, 0), 'x', CASE WHEN n.onward > 0 THEN json_build_object('n' || lpad((j + 1)::text, 2, '0') || ' next', n.onward) END))
     FROM nodes AS n WHERE n.span = ends.span AND n.from_at = ends.from_at AND n.e > 0),
   'e', e, 'c', NULLIF(c, 0), 'x', NULLIF(x, 0), 'f', NULLIF(f, 0), 'q', NULLIF(q, 0)))::text
 FROM ends;

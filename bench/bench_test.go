@@ -84,7 +84,7 @@ func TestScript(t *testing.T) {
 		t.Errorf("%d failed and %d refused of 5,000", failed, refused)
 	}
 	sent := map[int64]time.Time{}
-	l.each(func(_ string, a arrivals) { sent[a.leadsID] = a.first.Add(-20 * time.Millisecond) })
+	l.each(func(_ string, a received) { sent[a.leadsID] = a.first.Add(-20 * time.Millisecond) })
 	metrics, err := latencies(l, sent)
 	if err != nil || len(sent) != 5000 || len(l.bodies()) != keptBodies*len(l.shards) {
 		t.Fatalf("%d leads, %d bodies, %v", len(sent), len(l.bodies()), err)
@@ -205,13 +205,13 @@ func TestFill(t *testing.T) {
 			// What stands, and what came to its end, is counted where it does; an edge for each step.
 			`SELECT count(*) FROM (SELECT node_id, count(*) AS n FROM enrollments WHERE status = 'waiting' GROUP BY 1) AS e
 				JOIN statistics AS s ON s.span = 'all' AND (s.counts::json #>> ARRAY['n', node_id, 'w'])::int = e.n`: 24,
-			"SELECT (counts::json ->> 'e')::int FROM statistics WHERE span = 'all'":             f.n,
-			"SELECT sum((counts::json ->> 'e')::int) FROM statistics WHERE span = 'hour'":       f.n,
-			"SELECT sum((counts::json ->> 'c')::int) FROM statistics WHERE span = 'day'":        f.n / 20 * 12,
-			"SELECT (counts::json #>> '{n,n48,x,n49}')::int FROM statistics WHERE span = 'all'": f.n / 20 * 12,
-			"SELECT (counts::json #>> '{n,n00,e}')::int FROM statistics WHERE span = 'all'":     f.n,
-			"SELECT count(*) FROM journey_keys WHERE value = 'rare'":                            1,
-			"SELECT count(*) FROM launches WHERE ended = 'canceled'":                            1,
+			"SELECT (counts::json ->> 'e')::int FROM statistics WHERE span = 'all'":                  f.n,
+			"SELECT sum((counts::json ->> 'e')::int) FROM statistics WHERE span = 'hour'":            f.n,
+			"SELECT sum((counts::json ->> 'c')::int) FROM statistics WHERE span = 'day'":             f.n / 20 * 12,
+			"SELECT (counts::json #>> '{n,n48,x,n49 next}')::int FROM statistics WHERE span = 'all'": f.n / 20 * 12,
+			"SELECT (counts::json #>> '{n,n00,e}')::int FROM statistics WHERE span = 'all'":          f.n,
+			"SELECT count(*) FROM journey_keys WHERE value = 'rare'":                                 1,
+			"SELECT count(*) FROM launches WHERE ended = 'canceled'":                                 1,
 		} {
 			var got int
 			if err := db.QueryRow(ctx, text).Scan(&got); err != nil || got != want {

@@ -75,7 +75,7 @@ const (
 	warmSeconds   = 5   // of latency before it is measured: as fast as it goes is not that case
 	betweenRounds = 3 * time.Second
 	launchPoll    = 100 * time.Millisecond
-	launchGlance  = 10 * time.Second
+	checkAfter    = 10 * time.Second
 	recordPoll    = 20 * time.Millisecond
 	caseTime      = 30 * time.Minute // no case takes longer, however slow the machine
 )
@@ -114,56 +114,9 @@ type outcome struct {
 
 // compare runs the cases on leads that they share.
 func (b *bench) compare(ctx context.Context, cases []string) error {
-	launch := func(s script, meanwhile func(context.Context, trial) error) func(context.Context) (outcome, error) {
-		return func(ctx context.Context) (outcome, error) { return b.launch(ctx, s, meanwhile) }
-	}
-	do := map[string]func(context.Context) (outcome, error){
-		caseLaunch:        launch(script{}, nil),
-		caseLaunchFail10:  launch(script{10, b.o.refuse}, nil),
-		caseLaunchFail20:  launch(script{20, b.o.refuse}, nil),
-		caseLaunchDown:    launch(script{}, b.takeDown),
-		caseSingle:        b.single,
-		caseLatency:       b.latency,
-		caseLatencyLaunch: b.latencyBesideLaunch,
-		caseEntry:         b.entry,
-		caseEntryLatency:  b.entryLatency,
-		caseBatch:         b.batch,
-		caseBare:          b.bare,
-		caseGet:           b.get,
-		caseCreate:        b.create,
-		caseList:          b.list,
-		caseHTTP:          b.bareHTTP,
-		caseImport:        b.importAll,
-		caseExport:        b.export,
-		caseIndex:         b.index,
-		caseSearch:        b.search,
-	}
-	singles := map[string]int{caseSingle: b.o.singles, caseLatency: b.o.rate * (warmSeconds + b.o.seconds), caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10),
-		caseEntry: b.o.entries * b.o.seconds, caseEntryLatency: b.o.rate * (warmSeconds + b.o.seconds)}
-	audience, rows, most := 0, 0, 0
-	for _, name := range cases {
-		switch name {
-		case caseLaunch, caseLaunchFail10, caseLaunchFail20, caseLatencyLaunch, caseLaunchDown:
-			audience = b.o.leads
-		case caseList, caseExport:
-			rows = b.o.rows
-		}
-		most = max(most, singles[name])
-	}
-	if err := b.importLeads(ctx, groupLaunch, audience); err != nil {
+	do := b.compared()
+	if err := b.setUp(ctx, cases, do[caseLaunch]); err != nil {
 		return err
-	}
-	if err := b.importLeads(ctx, groupRows, rows); err != nil {
-		return err
-	}
-	if err := b.warm(ctx, most); err != nil {
-		return err
-	}
-	if audience > 0 {
-		b.tell("launch, to warm up")
-		if err := unmeasured(ctx, do[caseLaunch]); err != nil {
-			return err
-		}
 	}
 	// In turns: the machine is not as fast at all times, and what is compared is to be
 	// measured within minutes.
@@ -188,6 +141,68 @@ func (b *bench) compare(ctx context.Context, cases []string) error {
 		}
 	}
 	return nil
+}
+
+// compared are the cases that compare runs.
+func (b *bench) compared() map[string]func(context.Context) (outcome, error) {
+	launch := func(s script, meanwhile func(context.Context, trial) error) func(context.Context) (outcome, error) {
+		return func(ctx context.Context) (outcome, error) { return b.launch(ctx, s, meanwhile) }
+	}
+	return map[string]func(context.Context) (outcome, error){
+		caseLaunch:        launch(script{}, nil),
+		caseLaunchFail10:  launch(script{10, b.o.refuse}, nil),
+		caseLaunchFail20:  launch(script{20, b.o.refuse}, nil),
+		caseLaunchDown:    launch(script{}, b.takeDown),
+		caseSingle:        b.single,
+		caseLatency:       b.latency,
+		caseLatencyLaunch: b.latencyBesideLaunch,
+		caseEntry:         b.entry,
+		caseEntryLatency:  b.entryLatency,
+		caseBatch:         b.batch,
+		caseBare:          b.bare,
+		caseGet:           b.get,
+		caseCreate:        b.create,
+		caseList:          b.list,
+		caseHTTP:          b.bareHTTP,
+		caseImport:        b.importAll,
+		caseExport:        b.export,
+		caseIndex:         b.index,
+		caseSearch:        b.search,
+	}
+}
+
+// setUp imports the leads that the cases need and warms up what they measure; launch is
+// the case of that name.
+func (b *bench) setUp(ctx context.Context, cases []string, launch func(context.Context) (outcome, error)) error {
+	singles := map[string]int{
+		caseSingle: b.o.singles, caseLatency: b.o.rate * (warmSeconds + b.o.seconds),
+		caseLatencyLaunch: max(10*b.o.beside, b.o.leads/10),
+		caseEntry:         b.o.entries * b.o.seconds, caseEntryLatency: b.o.rate * (warmSeconds + b.o.seconds),
+	}
+	audience, rows, most := 0, 0, 0
+	for _, name := range cases {
+		switch name {
+		case caseLaunch, caseLaunchFail10, caseLaunchFail20, caseLatencyLaunch, caseLaunchDown:
+			audience = b.o.leads
+		case caseList, caseExport:
+			rows = b.o.rows
+		}
+		most = max(most, singles[name])
+	}
+	if err := b.importLeads(ctx, groupLaunch, audience); err != nil {
+		return err
+	}
+	if err := b.importLeads(ctx, groupRows, rows); err != nil {
+		return err
+	}
+	if err := b.warm(ctx, most); err != nil {
+		return err
+	}
+	if audience == 0 {
+		return nil
+	}
+	b.tell("launch, to warm up")
+	return unmeasured(ctx, launch)
 }
 
 // warm makes n leads for single enrollments, and some more if they are few, and
@@ -339,7 +354,7 @@ func (b *bench) startLaunch(ctx context.Context, journeyID string, group int) (l
 func (b *bench) awaitLaunch(ctx context.Context, l launched, t trial, messages int) error {
 	asked := time.Now()
 	return until(ctx, recordPoll, caseTime, "the launch is not completed", func() (bool, error) {
-		if t.ledger.messages() < messages && time.Since(asked) < launchGlance {
+		if t.ledger.messages() < messages && time.Since(asked) < checkAfter {
 			return false, nil
 		}
 		asked = time.Now()
@@ -574,7 +589,7 @@ func (b *bench) enterSteadily(ctx context.Context, enter func(context.Context, i
 // latencies are the times from sending a request to receiving its message.
 func latencies(l *ledger, sent map[int64]time.Time) ([]metric, error) {
 	var all []time.Duration
-	l.each(func(_ string, a arrivals) {
+	l.each(func(_ string, a received) {
 		if at, ok := sent[a.leadsID]; ok {
 			all = append(all, a.first.Sub(at))
 		}

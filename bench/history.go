@@ -61,7 +61,7 @@ func (b *bench) histories(ctx context.Context) error {
 			return err
 		}
 		ids = append(ids, made.EnrollmentID)
-		// One that has arrived has a workflow: the next one gets one of its own.
+		// The message has arrived, so the enrollment has its workflow and the next one another.
 		if err := until(ctx, recordPoll, time.Minute, "a message did not arrive", func() (bool, error) { return t.ledger.messages() > i, nil }); err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ const (
 
 const about = `bench measures how fast Waypost is and what that costs.
 
-It starts bin/waypost-dev (and bin/waypost, see --roles) on a fresh data
+It starts bin/waypost-dev (and bin/waypost, see --roles) on a new data
 directory, makes leads, a webhook and journeys over the signed API, and receives
 the messages itself, in a ledger that is compared with the records after each case.
 
@@ -122,17 +122,42 @@ in it. They are read from /proc, so other systems than Linux show none.
 Flags:
 `
 
+// parse reads the command line. The error is for people, and names the flag.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	var suite, cases, retry string
+	f := newFlags(&o, stderr)
+	f.StringVar(&suite, "suite", "deliveries", "the suite to run: "+strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+	f.StringVar(&cases, "cases", "", "the cases to run, separated by commas, instead of a suite")
+	f.StringVar(&retry, "retry", "1s,2s", "the webhook's retry schedule; its last entry repeats")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag; --help lists them", f.Arg(0))
+	}
+	o.retry = strings.Split(retry, ",")
+	if err := o.choose(suite, cases); err != nil {
+		return o, err
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	var err error
+	if o.binaries, err = filepath.Abs(o.binaries); err != nil {
+		return o, fmt.Errorf("--binaries: %w", err)
+	}
+	return o, nil
+}
+
+// newFlags makes the flags that set a member of o, with its default.
+func newFlags(o *options, stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {
 		fmt.Fprint(stderr, about)
 		f.PrintDefaults()
 	}
-	f.StringVar(&suite, "suite", "deliveries", "the suite to run: "+strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
-	f.StringVar(&cases, "cases", "", "the cases to run, separated by commas, instead of a suite")
 	f.IntVar(&o.repeat, "repeat", 3, "how often each case runs; the tables show least, median and most")
 	f.IntVar(&o.leads, "leads", 20_000, "leads of a launch")
 	f.IntVar(&o.singles, "singles", 5_000, "single enrollments of the case single")
@@ -142,9 +167,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.beside, "beside", 20, "single enrollments per second beside the launch of latency-launch")
 	f.IntVar(&o.refuse, "refuse", 0, "percent of messages that launch-fail10 answers with succeed:false for good")
 	f.DurationVar(&o.down, "down", 2*time.Minute, "how long the receiver is down in launch-down")
-	f.StringVar(&retry, "retry", "1s,2s", "the webhook's retry schedule; its last entry repeats")
-	f.StringVar(&o.roles, "roles", rolesAll, "all: everything in one process; serve: 'waypost serve' beside waypost-dev's Temporal; split: gateway and worker of their own")
-	f.StringVar(&o.postgres, "postgres", os.Getenv("WAYPOST_TEST_POSTGRES_URL"), "a postgres:// URL on whose server fresh databases are made, for Waypost and for Temporal; SQLite if it is empty")
+	f.StringVar(&o.roles, "roles", rolesAll,
+		"all: everything in one process; serve: 'waypost serve' beside waypost-dev's Temporal; split: gateway and worker of their own")
+	f.StringVar(&o.postgres, "postgres", os.Getenv("WAYPOST_TEST_POSTGRES_URL"),
+		"a postgres:// URL on whose server new databases are made, for Waypost and for Temporal; SQLite if it is empty")
 	f.StringVar(&o.redis, "redis", os.Getenv("WAYPOST_TEST_REDIS_URL"), "a redis:// URL; waypost-dev's stand-in if it is empty")
 	f.StringVar(&o.binaries, "binaries", "bin", "where waypost-dev and waypost are")
 	f.StringVar(&o.dir, "dir", "", "where the data directory is made (the system's folder for temporary files)")
@@ -156,52 +182,51 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.articles, "articles", 10_000, "articles of the case index")
 	f.IntVar(&o.asking, "asking", 1_000_000, "leads, enrollments and deliveries of the suite asking, and as many deliveries of another stage")
 	f.StringVar(&o.plot, "plot", "", "the SVG file that the case growth draws")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if f.NArg() > 0 {
-		return o, fmt.Errorf("%q is no flag; --help lists them", f.Arg(0))
-	}
+	return f
+}
+
+// choose sets the cases to run: those that are named, or else those of a suite.
+func (o *options) choose(suite, cases string) error {
 	var known bool
 	if o.cases, known = suites[suite]; !known {
-		return o, fmt.Errorf("--suite: there is no suite %q; they are %s", suite, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+		return fmt.Errorf("--suite: there is no suite %q; they are %s", suite, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
 	}
 	if cases != "" {
 		o.cases = strings.Split(cases, ",")
 	}
-	o.retry = strings.Split(retry, ",")
 	for _, name := range o.cases {
 		if !slices.Contains(caseNames(), name) {
-			return o, fmt.Errorf("--cases: there is no case %q; they are %s", name, strings.Join(caseNames(), ", "))
+			return fmt.Errorf("--cases: there is no case %q; they are %s", name, strings.Join(caseNames(), ", "))
 		}
 	}
+	return nil
+}
+
+// check finds values that no case can be run with.
+func (o *options) check() error {
 	if !slices.Contains([]string{rolesAll, rolesServe, rolesSplit}, o.roles) {
-		return o, fmt.Errorf("--roles %s: it is all, serve or split", o.roles)
+		return fmt.Errorf("--roles %s: it is all, serve or split", o.roles)
 	}
 	for name, n := range map[string]int{
 		"repeat": o.repeat, "leads": o.leads, "singles": o.singles, "rate": o.rate, "seconds": o.seconds,
 		"entries": o.entries, "beside": o.beside, "history": o.history, "sleeping": o.sleeping, "rows": o.rows, "articles": o.articles, "asking": o.asking,
 	} {
 		if n < 1 {
-			return o, fmt.Errorf("--%s %d: it is at least 1", name, n)
+			return fmt.Errorf("--%s %d: it is at least 1", name, n)
 		}
 	}
 	if o.refuse < 0 || o.refuse > 90 {
-		return o, fmt.Errorf("--refuse %d: it is 0 to 90", o.refuse)
+		return fmt.Errorf("--refuse %d: it is 0 to 90", o.refuse)
 	}
 	if asks := o.asks(); len(asks) > 0 {
 		if o.postgres == "" {
-			return o, fmt.Errorf("--postgres: %s is measured on PostgreSQL only", strings.Join(asks, ", "))
+			return fmt.Errorf("--postgres: %s is measured on PostgreSQL only", strings.Join(asks, ", "))
 		}
 		if o.asking%leastAsked != 0 {
-			return o, fmt.Errorf("--asking %d: it is a multiple of %d", o.asking, leastAsked)
+			return fmt.Errorf("--asking %d: it is a multiple of %d", o.asking, leastAsked)
 		}
 	}
-	var err error
-	if o.binaries, err = filepath.Abs(o.binaries); err != nil {
-		return o, fmt.Errorf("--binaries: %w", err)
-	}
-	return o, nil
+	return nil
 }
 
 // run measures and prints the tables. Cases that ran before an error are printed

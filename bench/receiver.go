@@ -42,11 +42,11 @@ type ledger struct {
 
 type shard struct {
 	mu    sync.Mutex
-	posts map[string]*arrivals
+	posts map[string]*received
 }
 
-// arrivals are the POSTs of one message.
-type arrivals struct {
+// received are the POSTs of one message.
+type received struct {
 	count   int
 	leadsID int64
 	first   time.Time
@@ -99,7 +99,7 @@ func (r *receiver) close() {
 func (r *receiver) begin(path string, s script) *ledger {
 	l := &ledger{path: path, script: s}
 	for i := range l.shards {
-		l.shards[i].posts = map[string]*arrivals{}
+		l.shards[i].posts = map[string]*received{}
 	}
 	r.now.Store(l)
 	r.stray.Store(0)
@@ -138,7 +138,7 @@ func (l *ledger) note(body []byte, at time.Time) (status int, answer []byte) {
 	defer s.mu.Unlock()
 	a := s.posts[string(id)]
 	if a == nil {
-		a = &arrivals{first: at}
+		a = &received{first: at}
 		a.leadsID, _ = strconv.ParseInt(string(member(body, `"affId":"`)), 10, 64) // 0 is nobody
 		if len(s.posts) < keptBodies {
 			a.body = bytes.Clone(body)
@@ -174,7 +174,7 @@ func member(body []byte, name string) []byte {
 func (l *ledger) messages() int { return int(l.taken.Load()) }
 
 // each calls do for every message.
-func (l *ledger) each(do func(id string, a arrivals)) {
+func (l *ledger) each(do func(id string, a received)) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -188,7 +188,7 @@ func (l *ledger) each(do func(id string, a arrivals)) {
 // bodies are messages of the case.
 func (l *ledger) bodies() [][]byte {
 	var out [][]byte
-	l.each(func(_ string, a arrivals) {
+	l.each(func(_ string, a received) {
 		if a.body != nil {
 			out = append(out, a.body)
 		}
@@ -208,7 +208,7 @@ func (l *ledger) compare(records []delivery) error {
 		}
 		known[d.MessageID] = d
 	}
-	l.each(func(id string, a arrivals) {
+	l.each(func(id string, a received) {
 		d, ok := known[id]
 		delete(known, id)
 		want := "succeeded"

@@ -58,7 +58,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// startStack starts Waypost on a fresh data directory and returns when it answers.
+// startStack starts Waypost on a new data directory and returns when it answers.
 func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) {
 	s := &stack{database: "SQLite for Waypost and for Temporal"}
 	defer func() {
@@ -106,27 +106,8 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 	if err := main.until(ctx, "waypost-dev is not up", func() (bool, error) { return s.readProfile() }); err != nil {
 		return nil, err
 	}
-	roles := map[string][]string{rolesServe: {"serve"}, rolesSplit: {"gateway", "worker"}}[o.roles]
-	if len(roles) > 0 {
-		joined, err := s.joinSettings()
-		if err != nil {
-			return nil, err
-		}
-		for _, role := range roles {
-			p, err := s.start(filepath.Join(o.binaries, "waypost"), "waypost "+role, append(append(environment(), joined...), "WAYPOST_ADMIN_ADDR=127.0.0.1:0"), role)
-			if err != nil {
-				return nil, err
-			}
-			if role == "worker" {
-				continue // the first enrollment waits for it
-			}
-			c := s.client()
-			if err := p.until(ctx, "the gateway does not answer", func() (bool, error) {
-				return c.Do(ctx, http.MethodGet, "/v1/webhooks", nil, nil) == nil, nil
-			}); err != nil {
-				return nil, err
-			}
-		}
+	if err := s.startRoles(ctx, o); err != nil {
+		return nil, err
 	}
 	s.watched = append(s.watched, measured{name: self, pid: os.Getpid()})
 	if s.postgres != nil && s.postgres.postmaster > 0 {
@@ -136,6 +117,36 @@ func startStack(ctx context.Context, o options, tell say) (_ *stack, err error) 
 		s.watched = append(s.watched, shared)
 	}
 	return s, nil
+}
+
+// startRoles starts the roles that have a process of their own, and returns when the gateway
+// answers. Nothing waits for the worker: the first enrollment does.
+func (s *stack) startRoles(ctx context.Context, o options) error {
+	roles := map[string][]string{rolesServe: {"serve"}, rolesSplit: {"gateway", "worker"}}[o.roles]
+	if len(roles) == 0 {
+		return nil
+	}
+	joined, err := s.joinSettings()
+	if err != nil {
+		return err
+	}
+	for _, role := range roles {
+		env := append(append(environment(), joined...), "WAYPOST_ADMIN_ADDR=127.0.0.1:0")
+		p, err := s.start(filepath.Join(o.binaries, "waypost"), "waypost "+role, env, role)
+		if err != nil {
+			return err
+		}
+		if role == "worker" {
+			continue
+		}
+		c := s.client()
+		if err := p.until(ctx, "the gateway does not answer", func() (bool, error) {
+			return c.Do(ctx, http.MethodGet, "/v1/webhooks", nil, nil) == nil, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stack) client() *caller {
@@ -288,6 +299,7 @@ type postgres struct {
 	names          []string // of the databases: ours, Temporal's, Temporal's visibility
 }
 
+// newPostgres makes Waypost's database, with a name that no other run has; waypost-dev makes Temporal's.
 func newPostgres(ctx context.Context, raw string) (*postgres, error) {
 	server, err := url.Parse(raw)
 	if err != nil || server.Host == "" {

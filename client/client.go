@@ -4,10 +4,8 @@ package client
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"waypost/signature"
@@ -39,6 +37,14 @@ func New(url string, key signature.Key) *Client {
 // may be nil; it wins over the client's. An error does not name the target,
 // whose query may hold personal data.
 func (c *Client) Send(ctx context.Context, method, target string, header http.Header, body []byte) (*http.Response, error) {
+	res, err := c.sendOnce(ctx, method, target, header, body)
+	if err == nil && c.Bearer == "" && awaitNewSignature(ctx, res, method, header) {
+		return c.sendOnce(ctx, method, target, header, body)
+	}
+	return res, err
+}
+
+func (c *Client) sendOnce(ctx context.Context, method, target string, header http.Header, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.URL+target, bytes.NewReader(body))
 	if err != nil {
 		return nil, cause(err)
@@ -48,12 +54,4 @@ func (c *Client) Send(ctx context.Context, method, target string, header http.He
 	c.authorize(req, body)
 	res, err := c.HTTP.Do(req)
 	return res, cause(err)
-}
-
-// cause is an error of net/http without the URL.
-func cause(err error) error {
-	if u := (*url.Error)(nil); errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

@@ -95,6 +95,61 @@ func serve(t *testing.T) *client.Client {
 	return client.New(server.URL+"/", key)
 }
 
+// A call that was signed before Redis forgot is signed anew when it can be accepted, once.
+func TestSignsAnew(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		method, key string
+		refusals    int
+		wait        string
+		calls       int
+		status      int
+	}{
+		{"GET", "", 1, "0", 2, http.StatusOK},
+		{"POST", "one", 1, "1", 2, http.StatusOK},
+		{"GET", "", 2, "0", 2, http.StatusUnauthorized},
+		{"GET", "", 1, "200", 1, http.StatusUnauthorized}, // too long to wait
+		{"GET", "", 1, "", 1, http.StatusUnauthorized},    // would be refused again
+		{"POST", "", 1, "0", 1, http.StatusUnauthorized},  // could count twice
+		{"PATCH", "", 1, "0", 1, http.StatusUnauthorized},
+	} {
+		t.Run(fmt.Sprintf("%s %s, %d times, %q", tt.method, tt.key, tt.refusals, tt.wait), func(t *testing.T) {
+			t.Parallel()
+			nonces := map[string]bool{}
+			var last time.Time
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil || string(body) != "{}" {
+					t.Errorf("body %q, %v", body, err)
+				}
+				if tt.wait == "1" && len(nonces) == 1 && time.Since(last) < time.Second {
+					t.Errorf("sent again after %v", time.Since(last))
+				}
+				last = time.Now()
+				if nonces[r.Header.Get(signature.HeaderNonce)] = true; len(nonces) <= tt.refusals {
+					if tt.wait != "" {
+						w.Header().Set("Retry-After", tt.wait)
+					}
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+			}))
+			defer server.Close()
+			header := http.Header{}
+			if tt.key != "" {
+				header.Set("Idempotency-Key", tt.key)
+			}
+			res, err := client.New(server.URL, key).Send(t.Context(), tt.method, "/v1/leads", header, []byte("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.StatusCode != tt.status || len(nonces) != tt.calls {
+				t.Errorf("HTTP %d after %d calls with nonces of their own", res.StatusCode, len(nonces))
+			}
+		})
+	}
+}
+
 func TestDo(t *testing.T) {
 	t.Parallel()
 	c := serve(t)

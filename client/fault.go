@@ -2,8 +2,10 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"waypost"
 )
@@ -27,4 +29,12 @@ func Fault(status int, body []byte) error {
 		return fmt.Errorf("HTTP %d %s", status, http.StatusText(status))
 	}
 	return &waypost.Error{Code: waypost.ErrorCode(code), Message: e.Message, Target: e.Target, Details: e.Detail}
+}
+
+// cause is an error of net/http without the URL.
+func cause(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err
+	}
+	return err
 }

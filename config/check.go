@@ -32,6 +32,14 @@ func checkAddr(s string) error {
 	return nil
 }
 
+// checkTypesensePrefix keeps to what stands in a URL as it is.
+func checkTypesensePrefix(s string) error {
+	if len(s) > 64 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return errors.New("must be 1 to 64 of ASCII letters, digits, '_' and '-'")
+	}
+	return nil
+}
+
 func parseHTTPURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -229,6 +237,9 @@ func parseLevel(s string) (slog.Level, error) {
 	return level, nil
 }
 
+// maxAge is the longest age that P65535D can say.
+const maxAge = 65535 * 24 * time.Hour
+
 // minAge leaves workflows enough time to read records after workers were away.
 const minAge = 24 * time.Hour
 
@@ -237,13 +248,14 @@ func parseAge(s string) (Age, error) {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
-	// Of ISO 8601, which other durations can be written in, ages have days only.
-	if days, iso := strings.CutPrefix(s, "P"); iso {
+	// Of ISO 8601, which other durations can be written in, ages have days, or years of 365 days.
+	if number, iso := strings.CutPrefix(s, "P"); iso && number != "" {
+		unit := map[byte]time.Duration{'D': 24 * time.Hour, 'Y': 365 * 24 * time.Hour}[number[len(number)-1]]
 		var n uint64
-		if n, err = strconv.ParseUint(strings.TrimSuffix(days, "D"), 10, 16); !strings.HasSuffix(days, "D") {
+		if n, err = strconv.ParseUint(number[:len(number)-1], 10, 16); unit == 0 || time.Duration(n) > maxAge/max(unit, 1) {
 			err = strconv.ErrSyntax
 		}
-		d = time.Duration(n) * 24 * time.Hour
+		d = time.Duration(n) * unit
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%q is no time in hours or days; or write off, to keep it for ever", s)
@@ -260,6 +272,29 @@ const maxAddressRate = 100_000
 func checkRate(s string) error {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > maxAddressRate {
 		return fmt.Errorf("%q is no rate of 1 to %d a second", s, maxAddressRate)
+	}
+	return nil
+}
+
+// Bounds of WAYPOST_MAX_CONNECTIONS. Fewer would leave a console next to none.
+const (
+	minConnections = 16
+	maxConnections = 1_000_000
+)
+
+func checkConnections(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < minConnections || n > maxConnections {
+		return fmt.Errorf("%q is no number of %d to %d", s, minConnections, maxConnections)
+	}
+	return nil
+}
+
+// maxLeastRate is what every usual line has, in bytes a second.
+const maxLeastRate = 1 << 20
+
+func checkLeastRate(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > maxLeastRate {
+		return fmt.Errorf("%q is no rate of 0 to %d bytes a second", s, maxLeastRate)
 	}
 	return nil
 }

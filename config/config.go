@@ -63,8 +63,14 @@ type HTTP struct {
 	Addr string `env:"WAYPOST_HTTP_ADDR"`
 	// AddressRate is how many requests a second an address may send.
 	AddressRate int `env:"WAYPOST_ADDRESS_RATE"`
+	// MaxConnections bounds the connections of clients at a time, MaxConnectionsPerAddress
+	// those of one address; 0: by the process's descriptors.
+	MaxConnections           int `env:"WAYPOST_MAX_CONNECTIONS"`
+	MaxConnectionsPerAddress int `env:"WAYPOST_MAX_CONNECTIONS_PER_ADDRESS"`
+	// LeastRate is how many bytes a second a body must bring, and the client of an export read.
+	LeastRate int `env:"WAYPOST_LEAST_RATE"`
 	// TrustedProxies are networks of proxies whose X-Forwarded-For is believed, for
-	// AddressRate only.
+	// AddressRate only. MaxConnectionsPerAddress does not apply to them.
 	TrustedProxies []netip.Prefix `env:"WAYPOST_TRUSTED_PROXIES"`
 }
 
@@ -130,6 +136,8 @@ type Console struct {
 	ClientID     string     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_ID"`
 	ClientSecret Secret     `env:"WAYPOST_CONSOLE_OIDC_CLIENT_SECRET"`
 	Roles        RoleClaims `env:"WAYPOST_CONSOLE_OIDC_ROLES"`
+	// SecondFactor is whom a second factor is asked of: off (nobody), admins, all.
+	SecondFactor string `env:"WAYPOST_CONSOLE_SECOND_FACTOR"`
 }
 
 // ConsoleURL is what browsers know the console by.
@@ -165,6 +173,8 @@ type Search struct {
 	URLs []string `env:"WAYPOST_TYPESENSE_URL"`
 	// APIKey is Typesense's; it must allow collections, aliases and documents.
 	APIKey Secret `env:"WAYPOST_TYPESENSE_API_KEY"`
+	// Prefix begins all names in Typesense; empty: one of this database's own.
+	Prefix string `env:"WAYPOST_TYPESENSE_PREFIX"`
 	// Origins are the origins whose pages may search, written as by browsers; "*" alone
 	// stands for all. Empty: none.
 	Origins Origins `env:"WAYPOST_SEARCH_ORIGINS"`
@@ -201,6 +211,7 @@ type Retention struct {
 	Deliveries  Age `env:"WAYPOST_RETENTION_DELIVERIES"`
 	Enrollments Age `env:"WAYPOST_RETENTION_ENROLLMENTS"`
 	Events      Age `env:"WAYPOST_RETENTION_EVENTS"`
+	EventCounts Age `env:"WAYPOST_RETENTION_EVENT_COUNTS"`
 	Audit       Age `env:"WAYPOST_RETENTION_AUDIT"`
 }
 
@@ -223,7 +234,7 @@ type Client struct {
 	AccessKey string `env:"WAYPOST_ACCESS_KEY"`
 	SecretKey Secret `env:"WAYPOST_SECRET_KEY"`
 	Stage     string `env:"WAYPOST_STAGE"` // "": the gateway's default, release
-	Actor     string `env:"WAYPOST_ACTOR"` // whom the audit log names; waypost apps reads it, too
+	Actor     string `env:"WAYPOST_ACTOR"` // whom the audit log names; waypost apps and waypost users read it, too
 }
 
 // Dev holds the addresses of the servers that waypost-dev starts itself.

@@ -36,7 +36,7 @@ func TestLoadDefaults(t *testing.T) {
 		t.Fatalf("warnings %q, error %v", warnings, err)
 	}
 	want := config.Config{
-		HTTP:       config.HTTP{Addr: "127.0.0.1:8080", AddressRate: 50},
+		HTTP:       config.HTTP{Addr: "127.0.0.1:8080", AddressRate: 50, LeastRate: 4096},
 		Admin:      config.Admin{Addr: "127.0.0.1:9090"},
 		Database:   config.Database{URL: "sqlite:/tmp/x.db"},
 		Redis:      config.Redis{URL: "redis://127.0.0.1:6379/0"},
@@ -44,6 +44,7 @@ func TestLoadDefaults(t *testing.T) {
 		Search:     config.Search{URLs: []string{"http://127.0.0.1:8108"}, APIKey: "ts"},
 		Encryption: config.Encryption{Keys: key},
 		Lead:       config.Lead{PhoneRegion: "CN"},
+		Retention:  config.Retention{Events: config.Age(90 * 24 * time.Hour), EventCounts: config.Age(3 * 365 * 24 * time.Hour)},
 	}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %#v\nwant %#v", cfg, want)
@@ -72,6 +73,7 @@ func TestLoadValues(t *testing.T) {
 		"WAYPOST_WEBHOOK_ALLOW_CIDRS=127.0.0.1/8, fd00::1/8", "WAYPOST_WEBHOOK_PORTS=80, 443", "WAYPOST_LOG_LEVEL=warn",
 		"WAYPOST_LOG_FORMAT=json", "WAYPOST_TEMPORAL_UI_URL=https://ui.example.com/x/", "WAYPOST_PHONE_REGION=",
 		"WAYPOST_TYPESENSE_URL=http://a:8108/, https://b", "WAYPOST_TYPESENSE_API_KEY=x", "WAYPOST_WEBHOOK_PROXY=http://u:hunter2@[::1]:3128/",
+		"WAYPOST_TYPESENSE_PREFIX=shop-1_",
 	))
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +93,9 @@ func TestLoadValues(t *testing.T) {
 	if !slices.Equal(cfg.Search.URLs, []string{"http://a:8108", "https://b"}) {
 		t.Errorf("nodes %q", cfg.Search.URLs)
 	}
+	if cfg.Search.Prefix != "shop-1_" {
+		t.Errorf("prefix %q", cfg.Search.Prefix)
+	}
 }
 
 func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
@@ -100,7 +105,7 @@ func TestLoadReportsEverythingAtOnceWithoutSecrets(t *testing.T) {
 		"WAYPOST_REDIS_URL=http://:hunter2@h", "WAYPOST_ENCRYPTION_KEYS=k1:hunter2", "WAYPOST_TEMPORAL_ADDRESS=nowhere",
 		"WAYPOST_TEMPORAL_UI_URL=ftp://x", "WAYPOST_WEBHOOK_ALLOW_CIDRS=10.0.0.1", "WAYPOST_WEBHOOK_PORTS=80,http",
 		"WAYPOST_WEBHOOK_PROXY=https://u:hunter2@proxy:3128",
-		"WAYPOST_TYPESENSE_URL=http://a,http://u:hunter2@b", "WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
+		"WAYPOST_TYPESENSE_URL=http://a,http://u:hunter2@b", "WAYPOST_TYPESENSE_PREFIX=a/b", "WAYPOST_PHONE_REGION=china", "WAYPOST_LOG_LEVEL=loud", "WAYPOST_LOG_FORMAT=xml",
 	}
 	_, _, err := config.Load(config.RoleGateway, faults)
 	if err == nil {
@@ -208,7 +213,7 @@ func TestLoadRetention(t *testing.T) {
 	for _, role := range []config.Role{config.RoleWorker, config.RoleServe, config.RoleDev} {
 		cfg, _, err := config.Load(role, needed("WAYPOST_TYPESENSE_URL=http://a", "WAYPOST_TYPESENSE_API_KEY=x", "WAYPOST_RETENTION_PAYLOADS=24h",
 			"WAYPOST_RETENTION_DELIVERIES=off", "WAYPOST_RETENTION_ENROLLMENTS=P7D"))
-		want := config.Retention{Payloads: day, Attempts: 90 * day, Enrollments: 7 * day, Events: 90 * day, Audit: 365 * day}
+		want := config.Retention{Payloads: day, Attempts: 90 * day, Enrollments: 7 * day, Events: 90 * day, EventCounts: 3 * 365 * day, Audit: 365 * day}
 		if err != nil || cfg.Retention != want {
 			t.Errorf("%s: got %+v, want %+v, error %v", role, cfg.Retention, want, err)
 		}

@@ -46,6 +46,7 @@ var (
 	logRoles      = Roles{RoleGateway, RoleWorker, RoleServe, RoleCodec, RoleConsole, RoleMigrate, RoleDev}
 	temporalRoles = Roles{RoleGateway, RoleWorker, RoleServe, RoleMigrate, RoleKeys}
 	httpRoles     = Roles{RoleGateway, RoleServe, RoleCodec}
+	clientFacing  = Roles{RoleGateway, RoleServe, RoleCodec, RoleConsole, RoleDev}
 	certRoles     = Roles{RoleGateway, RoleServe, RoleCodec, RoleConsole}
 	redisRoles    = Roles{RoleGateway, RoleWorker, RoleServe, RoleConsole, RoleDev}
 	codecRoles    = Roles{RoleCodec}
@@ -83,6 +84,8 @@ var variables = []Variable{
 		Help: "The nodes of the Typesense that searches articles, as a comma separated list. If empty, serve and waypost-dev have an embedded index in `WAYPOST_DATA_DIR`; it belongs to one process, so a gateway or worker of its own needs Typesense."},
 	{Name: "WAYPOST_TYPESENSE_API_KEY", Roles: serverRoles, Example: "xyz…",
 		Help: "Typesense's API key, with the right to manage collections, aliases and documents."},
+	{Name: "WAYPOST_TYPESENSE_PREFIX", Roles: serverRoles, Example: "waypost_shop_", check: checkTypesensePrefix,
+		Help: "What the names of this installation's alias and collections in Typesense begin with; gateways and workers of one database need the same. If empty, `waypost_`, an id that the database keeps, and `_`."},
 	{Name: "WAYPOST_WEBHOOK_ALLOW_CIDRS", Roles: serverRoles, Example: "10.1.0.0/16,127.0.0.0/8",
 		check: parsed(parsePrefixes),
 		Help:  "Networks that webhooks may reach although they are private, loopback or link-local; waypost-dev adds 127.0.0.0/8."},
@@ -108,11 +111,17 @@ var variables = []Variable{
 	{Name: "WAYPOST_SEARCH_ORIGINS", Roles: gatewayRoles,
 		Example: "https://www.example.com,https://help.example.com:8443", check: parsed(parseOrigins),
 		Help: "The origins whose pages may search articles from a browser (CORS), as a comma separated list, or `*` for all; none if empty."},
-	{Name: "WAYPOST_TRUSTED_PROXIES", Roles: append(gatewayRoles, RoleConsole), Example: "10.0.0.0/8", check: parsed(parsePrefixes),
-		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit and the tries of passwords only."},
+	{Name: "WAYPOST_TRUSTED_PROXIES", Roles: clientFacing, Example: "10.0.0.0/8", check: parsed(parsePrefixes),
+		Help: "Networks of proxies whose `X-Forwarded-For` is believed, for the address limit and the tries of passwords only; `WAYPOST_MAX_CONNECTIONS_PER_ADDRESS` does not apply to them."},
 	{Name: "WAYPOST_ADDRESS_RATE", Default: "50", Defaults: map[Role]string{RoleDev: "10000"},
 		Roles: gatewayRoles, Example: "200", check: checkRate,
 		Help: "Requests a second that one address may send, an IPv6 /64 counting as one; twice as many at once."},
+	{Name: "WAYPOST_MAX_CONNECTIONS", Roles: clientFacing, Example: "4096", check: checkConnections,
+		Help: "Connections of clients that the process holds at a time, of which a console within serve gets a quarter. If empty, half of the process's file descriptors, an eighth where it has a worker, and 10000 at most."},
+	{Name: "WAYPOST_MAX_CONNECTIONS_PER_ADDRESS", Roles: clientFacing, Example: "500", check: checkConnections,
+		Help: "Connections that one address holds at a time at a port, an IPv6 /64 counting as one. If empty, half of those that the port holds."},
+	{Name: "WAYPOST_LEAST_RATE", Default: "4096", Roles: gatewayRoles, Example: "16384", check: checkLeastRate,
+		Help: "Bytes a second that a body must bring and the client of an export must read, over every 10 seconds; what is slower is cut off. 0: any number."},
 	{Name: "WAYPOST_PHONE_REGION", Default: "CN", Roles: gatewayRoles, Example: "DE", check: checkRegion,
 		Help: "The region of phone numbers that have no country code."},
 	// Workers
@@ -126,9 +135,12 @@ var variables = []Variable{
 		Help:  "The same for deliveries, which take what is left of their attempts and messages along."},
 	{Name: "WAYPOST_RETENTION_ENROLLMENTS", Default: "P90D", Roles: workerRoles, Example: "off",
 		check: parsed(parseAge), Help: "The same for enrollments, which take their deliveries along."},
-	{Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: workerRoles, Example: "P30D",
+	{Name: "WAYPOST_RETENTION_EVENTS", Default: "P90D", Roles: serverRoles, Example: "P30D",
 		check: parsed(parseAge),
-		Help:  "How long an event is kept after it was accepted, and while an enrollment may still match it."},
+		Help:  "How long an event is kept after it was accepted, and while an enrollment may still match it. Conditions that ask for properties further back are refused; give gateways and workers the same."},
+	{Name: "WAYPOST_RETENTION_EVENT_COUNTS", Default: "P3Y", Roles: serverRoles, Example: "P5Y",
+		check: parsed(parseAge),
+		Help:  "How long it is kept how many events of a name a lead has had on each day, which conditions with `events(…).count()` look at; as long as events at least."},
 	{Name: "WAYPOST_RETENTION_AUDIT", Default: "P365D", Roles: workerRoles, Example: "P730D",
 		check: parsed(parseAge), Help: "How long an entry of the audit log is kept."},
 	// The codec endpoint
@@ -162,6 +174,9 @@ var variables = []Variable{
 		Help: "The client secret there; empty for a public client."},
 	{Name: "WAYPOST_CONSOLE_OIDC_ROLES", Roles: consoleRoles, Example: "groups=marketing:marketer,groups=ops:admin", check: parsed(parseRoleClaims),
 		Help: "Roles that claims give, as a list of CLAIM=VALUE:ROLE; whoever has none of them must be a user already, by e-mail address."},
+	{Name: "WAYPOST_CONSOLE_SECOND_FACTOR", Default: "admins", Defaults: map[Role]string{RoleDev: "off"},
+		Roles: Roles{RoleServe, RoleConsole, RoleDev}, Example: "all", check: oneOf("off", "admins", "all"),
+		Help: "Who must have a second factor beside a password or a link: off (nobody), admins, all. Who has none sets one up at the next sign-in; an issuer asks for its own."},
 	// Client commands
 	{Name: "WAYPOST_PROFILE", Roles: clientRoles, Example: "./.waypost/profile.json",
 		Help: "A JSON file with `url`, `accessKey` and `secretKey`; it wins over the next three."},
@@ -173,8 +188,8 @@ var variables = []Variable{
 		Help: "The secret key to sign with."},
 	{Name: "WAYPOST_STAGE", Roles: clientRoles, Example: "test", check: oneOf("release", "pre-release", "test"),
 		Help: "The stage that client commands work in: release, pre-release or test; release if empty."},
-	{Name: "WAYPOST_ACTOR", Roles: Roles{RoleApps, RoleClient}, Example: "ada@example.com", check: checkActor,
-		Help: "Who you are, for the audit log, in up to 200 characters; if empty, client commands name nobody, and `waypost apps` names the user of the system."},
+	{Name: "WAYPOST_ACTOR", Roles: Roles{RoleApps, RoleUsers, RoleClient}, Example: "ada@example.com", check: checkActor,
+		Help: "Who you are, for the audit log, in up to 200 characters; if empty, client commands name nobody, and `waypost apps` and `waypost users` name the user of the system."},
 	// waypost-dev
 	{Name: "WAYPOST_DATA_DIR", Default: "./.waypost", Roles: Roles{RoleServe, RoleDev, RoleClient},
 		Example: "/var/lib/waypost",

@@ -26,11 +26,11 @@ type gateway struct {
 	match    string // the ETag that the resource must have for a change; "": any
 }
 
-// callTime bounds one call: a page that says that the gateway is away is better than none.
+// callTime bounds one call. After it the page says that the gateway does not answer.
 const callTime = 20 * time.Second
 
-// do makes one call, which needs a grant. It is refused here, before it is sent, if the
-// person's role does not have the grant: the application that the console is has more.
+// do makes one call, which needs a grant. A grant that the person's role does not have is refused
+// before the call is sent: the console's application, whose key signs the call, has more grants.
 func (g gateway) do(ctx context.Context, grant waypost.Grant, method, target string, body, answer any) error {
 	if !g.user.Role.Allows(grant) {
 		return refused{grant}
@@ -69,7 +69,7 @@ func (g gateway) stream(ctx context.Context, grant waypost.Grant, method, target
 	return nil, inLanguage(g.language, method, target, err)
 }
 
-// when is the gateway for a change of a resource that is still the one of this ETag.
+// when is a gateway that sends If-Match: a change of a resource with another ETag is a Conflict.
 func (g gateway) when(etag string) gateway {
 	g.match = etag
 	return g
@@ -112,15 +112,15 @@ func tagged[T any](ctx context.Context, g gateway, grant waypost.Grant, path str
 	return answer, etag, nil
 }
 
-// signed is the client with the headers of this person's calls. It names the person for the
-// gateway's audit log.
+// signed is the client with the headers of this person's calls. It names the person by their id for
+// the gateway's audit log, which forgets the address with the user.
 func (g gateway) signed() *client.Client {
 	c := *g.client
 	c.Header = http.Header{"X-Cloud-Stage": {g.stage}, "X-Request-Id": {g.request}}
 	if g.match != "" {
 		c.Header.Set("If-Match", g.match)
 	}
-	return c.As(g.user.Email)
+	return c.As(g.user.ID)
 }
 
 // get reads one resource, of a path without its query.

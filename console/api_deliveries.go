@@ -36,7 +36,7 @@ type delivery struct {
 	TemporalURL    string                 `json:"temporalUrl"`
 }
 
-// in is the version of the journey that a touchpoint is of.
+// in names the version of the journey whose touchpoint made the delivery.
 func (d delivery) in() inVersion { return inVersion{d.JourneyID, d.JourneyVersion} }
 
 // At is when something last happened to it, as far as the delivery tells.
@@ -115,7 +115,7 @@ type redelivery struct {
 	EndedAt   time.Time                `json:"endedAt"`
 }
 
-// Done counts the messages of which it is known what became of them.
+// Done counts the messages whose outcome is known.
 func (r redelivery) Done() int { return r.Skipped + r.Succeeded + r.Failed + r.Canceled }
 
 func (g gateway) listDeliveries(ctx context.Context, query url.Values) (list[delivery], error) {

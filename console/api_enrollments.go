@@ -49,20 +49,20 @@ func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (list[enro
 	return get[list[enrollmentAnswer]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
 }
 
-// patience is how long work may wait to be taken on before pages say so: workers look for it
-// all the time.
-const patience = 30 * time.Second
+// overdueAfter is how long work may wait for a worker before pages say so. A worker that is not
+// busy takes work on within seconds.
+const overdueAfter = 30 * time.Second
 
 // overdue is since when something waits to be taken on, the zero time if that is not long.
 func overdue(since time.Time) time.Time {
-	if time.Since(since) < patience {
+	if time.Since(since) < overdueAfter {
 		return time.Time{}
 	}
 	return since
 }
 
 // stalled is since when the first of the enrollments that match waits to be started, the zero
-// time if none waits for long. One waits if no worker is there, or all are busy.
+// time if none waits longer than overdueAfter. Without a worker, or if all are busy, they wait.
 func (g gateway) stalled(ctx context.Context, filters url.Values) (time.Time, error) {
 	query := url.Values{"status": {string(waypost.EnrollmentPending)}, "sort": {"createdAt"}, "limit": {"1"}}
 	maps.Copy(query, filters)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ type journey struct {
 	Status           waypost.JourneyStatus `json:"status"`
 	CreatedAt        time.Time             `json:"createdAt"`
 	UpdatedAt        time.Time             `json:"updatedAt"`
+	Problems         []waypost.Detail      `json:"problems"` // what the published version would be refused for now
 }
 
 // version is a published version; in a list it has no definition.
@@ -69,6 +71,7 @@ type node struct {
 	OnFailure string         `json:"onFailure"`
 	OnTimeout string         `json:"onTimeout"`
 	OnMissed  string         `json:"onMissed"`
+	Winner    any            `json:"winner"` // of a split; nil: it has none
 	Arms      []struct {
 		Weight int    `json:"weight"`
 		Next   string `json:"next"`
@@ -149,7 +152,8 @@ type counts struct {
 	ControlGroup *struct {
 		Goal goalCounts `json:"goal"`
 	} `json:"controlGroup"` // nil without one, or without a goal
-	Lift *liftCounts `json:"lift"` // nil without a control group
+	Lift        *liftCounts `json:"lift"`        // nil without a control group
+	SampleRatio *groupRatio `json:"sampleRatio"` // nil without a control group
 }
 
 type nodeCounts struct {
@@ -164,21 +168,37 @@ type nodeCounts struct {
 	Skipped   int64  `json:"skipped"`
 	// SkippedFor has, by the reason, the messages among Skipped.
 	SkippedFor map[string]int64 `json:"skippedFor"`
-	Edges      []struct {
-		Next  string `json:"next"`
-		Count int64  `json:"count"`
-	} `json:"edges"`
+	Edges      []edgeCount      `json:"edges"`
+	Ends       []edgeCount      `json:"ends"` // without Next
+}
+
+// edgeCount is how often a way on from a node was taken.
+type edgeCount struct {
+	Next  string `json:"next"`
+	Way   string `json:"way"`
+	Count int64  `json:"count"`
+}
+
+// took is how often a way was taken; next is "" where it ended the journey.
+func (c nodeCounts) took(way, next string) int64 {
+	for _, e := range slices.Concat(c.Edges, c.Ends) {
+		if e.Way == way && e.Next == next {
+			return e.Count
+		}
+	}
+	return 0
 }
 
 // countedNode is the part of counts that concerns one node.
 type countedNode struct {
 	nodeCounts
 	// Of a split in a journey with a goal.
-	Arms   []armCounts  `json:"arms"`
-	Winner *winnerState `json:"winner"` // nil until an enrollment took an arm
+	Arms        []armCounts  `json:"arms"`
+	SampleRatio *armsRatio   `json:"sampleRatio"`
+	Winner      *winnerState `json:"winner"` // nil until an enrollment took an arm
 }
 
-// ByThemselves tells whether anybody began the journey by themselves, or tried.
+// ByThemselves tells whether an event, a change of a lead or a segment began the journey, or tried.
 func (c counts) ByThemselves() bool {
 	n := c.Enrollments.Refused + c.Enrollments.Undecided
 	for _, begun := range c.Enrollments.Begun {
@@ -187,7 +207,7 @@ func (c counts) ByThemselves() bool {
 	return n > 0
 }
 
-// Standing is how many stand at the nodes together.
+// Standing is the number of enrollments at all nodes.
 func (c counts) Standing() (n int64) {
 	for _, node := range c.Nodes {
 		n += node.Standing
@@ -216,6 +236,10 @@ type launch struct {
 	Enrolled      int64                  `json:"enrolled"`
 	Skipped       int64                  `json:"skipped"`
 	HeldOut       int64                  `json:"heldOut"`
+	Held          int64                  `json:"held"`
+	SkippedBy     waypost.LaunchSkips    `json:"skippedBy"`
+	Empty         bool                   `json:"empty"`
+	Test          *launchTest            `json:"test"`
 	Completed     int64                  `json:"completed"`
 	Outcomes      *waypost.OutcomeCounts `json:"outcomes"`
 	StartAt       time.Time              `json:"startAt"`
@@ -237,8 +261,50 @@ type launch struct {
 	} `json:"schedule"`
 }
 
-// Decided is how many leads of the audience were enrolled, skipped or held out.
-func (l launch) Decided() int64 { return l.Enrolled + l.Skipped + l.HeldOut }
+// launchTest is the test of a launch: the rest is held until a split has a winner.
+type launchTest struct {
+	Leads     int64              `json:"leads"`
+	Share     float64            `json:"share"`
+	Undecided string             `json:"undecided"`
+	NodeID    string             `json:"nodeId"`
+	Status    waypost.TestStatus `json:"status"`
+	Until     time.Time          `json:"until"`
+	Arm       int                `json:"arm"` // from 1, once it was decided
+}
+
+// ArmName is what people call the arm that has won.
+func (t launchTest) ArmName() string { return armName(strconv.Itoa(t.Arm)) }
+
+// Size is how many leads enter first, or which share.
+func (t launchTest) Size() string {
+	if t.Leads > 0 {
+		return strconv.FormatInt(t.Leads, 10)
+	}
+	return groupShare(t.Share)
+}
+
+// TestState is where the test stands, or, of a launch that has ended meanwhile, how that was.
+func (l launch) TestState() string {
+	switch t := l.Test.Status; {
+	case t != waypost.TestEntering && t != waypost.TestWaiting:
+		return string(t)
+	case l.Status == waypost.LaunchCompleted:
+		return "nobodyLeft"
+	case l.Status == waypost.LaunchCanceled:
+		return "canceled"
+	default:
+		return string(t)
+	}
+}
+
+// Decided is how many leads of the audience were enrolled, skipped, held out, or left out by the test.
+func (l launch) Decided() int64 {
+	done := l.Enrolled + l.Skipped + l.HeldOut
+	if l.Test != nil && l.Test.Status == waypost.TestStopped {
+		done += l.Held
+	}
+	return done
+}
 
 // Ended tells whether nothing more will happen.
 func (l launch) Ended() bool { return l.Status.Ended() }
@@ -316,6 +382,7 @@ type dryRunStep struct {
 	Result    string    `json:"result"`
 	Reason    string    `json:"reason"`
 	Next      string    `json:"next"`
+	Way       string    `json:"way"`
 	// Values are what the step sets of the lead, or the properties of the event that it emits.
 	Values json.RawMessage `json:"values"`
 }

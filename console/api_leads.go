@@ -17,6 +17,7 @@ import (
 type event struct {
 	Name       string          `json:"name"`
 	Properties json.RawMessage `json:"properties"`
+	OccurredAt time.Time       `json:"occurredAt"`
 	AcceptedAt time.Time       `json:"acceptedAt"`
 }
 
@@ -24,6 +25,8 @@ type event struct {
 type leadImport struct {
 	ID          string               `json:"id"`
 	Status      waypost.ImportStatus `json:"status"`
+	Mode        waypost.ImportMode   `json:"mode"`
+	Match       waypost.ImportMatch  `json:"match"`
 	DryRun      bool                 `json:"dryRun"`
 	Total       int                  `json:"total"`
 	Processed   int                  `json:"processed"`
@@ -80,7 +83,7 @@ func (g gateway) customFields(ctx context.Context) ([]customField, error) {
 	return answer.Items, err
 }
 
-// namesIn reads the names of a list of what has no ids.
+// namesIn reads a list whose items have names and no ids, such as events.
 func (g gateway) namesIn(ctx context.Context, grant waypost.Grant, path string) ([]string, error) {
 	answer, err := get[list[named]](ctx, g, grant, path, nil)
 	names := []string{}

@@ -16,6 +16,8 @@ type segment struct {
 	When      string    `json:"when"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+
+	Problems []waypost.Detail `json:"problems"` // what it would be refused for now
 }
 
 // shortWhen is how much of a condition the list of segments shows, in bytes.

@@ -37,8 +37,8 @@ type piece struct {
 // The marks of the gateway's highlights (docs/contract.md, "Highlights").
 const markBegin, markEnd = `<b class="highlight">`, `</b>`
 
-// pieces takes a highlight apart. What it holds is escaped again where it is shown, so that
-// no markup comes from it.
+// pieces splits a highlight at its marks. The template escapes each piece, so that an article's
+// text brings no markup to the page.
 func pieces(highlight string) (out []piece) {
 	add := func(text string, hit bool) {
 		if text != "" {
@@ -58,6 +58,8 @@ func pieces(highlight string) (out []piece) {
 	return out
 }
 
+// articles searches only if a site and keywords are given; the site is remembered in the session.
+// What is wrong with the search stands at its fields, not on a page of errors.
 func (v *visit) articles() error {
 	ctx := v.r.Context()
 	filters := newFilterBar(v.r,
@@ -256,7 +258,7 @@ func (v *visit) saveArticle() error {
 	return v.putArticle(id, id, v.r.PostFormValue("etag"))
 }
 
-// putArticle stores an article; known is its id if it is there already.
+// putArticle stores an article; known is its id, "" for a new article.
 func (v *visit) putArticle(id, known, etag string) error {
 	ctx, form := v.r.Context(), v.r.PostForm
 	if known == "" && id != "" { // a new one does not replace what is there

@@ -21,6 +21,7 @@ type auditEntry struct {
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
 	RequestID   string          `json:"requestId"`
+	Address     string          `json:"address"`
 }
 
 // Was and Is are the two sides of the change as people read them, "" for nothing.
@@ -71,11 +72,12 @@ type auditPage struct {
 	More                         string
 	Journeys, Webhooks, Segments names
 	Leads                        leadNames
+	Users                        names // by id
 }
 
 // Name is what people call the target of an entry, "" if that has no name, or is gone.
 func (p auditPage) Name(e auditEntry) string {
-	for _, ns := range []names{p.Journeys, p.Webhooks, p.Segments} {
+	for _, ns := range []names{p.Journeys, p.Webhooks, p.Segments, p.Users} {
 		if name := ns.Of(e.Target); name != e.Target {
 			return name
 		}
@@ -83,6 +85,18 @@ func (p auditPage) Name(e auditEntry) string {
 	return p.Leads[e.lead()]
 }
 
+// userNames are the e-mail addresses of the users by their ids.
+func (v *visit) userNames() (names, error) {
+	all, err := v.Users.Users(v.r.Context())
+	var found names
+	for _, u := range all {
+		found = append(found, named{ID: u.ID, Name: u.Email})
+	}
+	return found, err
+}
+
+// audit shows a page of the log. The names of its targets are read beside it; a lead that is gone
+// has none.
 func (v *visit) audit() error {
 	filters := newFilterBar(v.r,
 		filter{Name: "actor", Label: v.t("audit.actor"), Type: "search"},
@@ -105,6 +119,9 @@ func (v *visit) audit() error {
 		return err
 	}, func() (err error) {
 		p.Journeys, p.Webhooks, err = v.gateway.bothNames(v.r.Context())
+		return err
+	}, func() (err error) {
+		p.Users, err = v.userNames()
 		return err
 	}, func() (err error) {
 		p.Segments, err = v.gateway.segmentNames(v.r.Context())

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ func actionOf(entry ast.Expr) string {
 }
 
 // recorded are the actions that the audit log can have: those that the gateway's test of it lists
-// in its table changes, and those of commands on applications.
+// in its table changes, and those of applications and users.
 func recorded(t *testing.T) (actions []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../gateway/audit_test.go", nil, 0)
@@ -57,12 +58,18 @@ func recorded(t *testing.T) (actions []string) {
 		}
 		return true
 	})
-	store, err := os.ReadFile("../store/app.go")
+	files, err := filepath.Glob("../store/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`"(application\.[a-z]+)"`).FindAllStringSubmatch(string(store), -1) {
-		actions = append(actions, m[1])
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"((?:application|user|session)\.[a-zA-Z]+)"`).FindAllStringSubmatch(string(text), -1) {
+			actions = append(actions, m[1])
+		}
 	}
 	return actions
 }
@@ -71,7 +78,7 @@ func recorded(t *testing.T) (actions []string) {
 func TestActionsHaveTexts(t *testing.T) {
 	t.Parallel()
 	actions := recorded(t)
-	for _, known := range []string{"lead.create", "journey.reverseWinner", "enrollment.pause", "suppression.delete", "article.reindex", "application.rotate"} {
+	for _, known := range []string{"lead.create", "journey.reverseWinner", "enrollment.pause", "suppression.delete", "article.reindex", "application.rotate", "user.reset", "session.fail"} {
 		if !slices.Contains(actions, known) {
 			t.Errorf("%s is not among the actions that were found: %v", known, actions)
 		}

@@ -33,12 +33,13 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s: %q", name, got.Header.Get(name))
 			}
 		}
-		cookie, err := http.ParseSetCookie(got.Header.Get("Set-Cookie"))
+		lines := got.Header.Values("Set-Cookie")
+		cookie, err := http.ParseSetCookie(lines[len(lines)-1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := map[bool]string{false: "waypost-session", true: "__Host-waypost-session"}[secure]
-		if cookie.Name != name || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != secure || cookie.Path != "/" || cookie.Domain != "" {
+		prefix := map[bool]string{false: "waypost-session-", true: "__Host-waypost-session-"}[secure]
+		if !strings.HasPrefix(cookie.Name, prefix) || !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure != secure || cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("the cookie is %s", cookie)
 		}
 	}
@@ -157,6 +158,12 @@ func TestFormsAreWhole(t *testing.T) {
 			t.Errorf("%s: HTTP %d", path, got.Status)
 		}
 	}
+	if got := v.send(http.MethodPut, "/journeys/jrn_1/draft.yaml", strings.Repeat("# a\n", maxBody/4+1), nil); got.Status != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body, "message") {
+		t.Errorf("a definition that is too long: HTTP %d, %s", got.Status, got.Body)
+	}
+	if got := v.do(http.MethodGet, "/nope", nil, http.Header{"Referer": {s.url + "//evil.example/"}}); strings.Contains(got.Body, "evil.example") {
+		t.Errorf("a page of an error leads to another site: %s", got.Body)
+	}
 	for _, form := range []string{"filter=%zz", "filter=a;b"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/deliveries/redeliver", strings.NewReader(form))
 		if err != nil {
@@ -232,6 +239,28 @@ func TestPreferences(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if got := (&visit{r: r, chosen: preferences{Stage: "test"}}).stage(); got != "pre-release" {
 		t.Errorf("a form of pre-release works in %s", got)
+	}
+}
+
+// Whatever a request names to go back to, a browser stays at the console.
+func TestBackStaysHere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	v, _ := s.as(waypost.RoleViewer)
+	here, err := url.Parse("https://console.example/sign-in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range []string{
+		"//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "/\x0b/evil.example", "/x\r\nLocation: //evil.example", "/..//evil.example", "/.//evil.example",
+		"/x/..//evil.example", `/..\evil.example`, "/%2e%2e//evil.example", "https:evil.example", "https:/evil.example", "javascript:alert(1)", "data:text/html,x", "/;@evil.example", "/@evil.example",
+		"/ /evil.example", "/%09/evil.example", "/%5cevil.example", "/\u2028/evil.example", "/／evil.example", "evil.example", "?x=//evil.example", "",
+	} {
+		to := v.get("/sign-in?" + url.Values{"back": {back}}.Encode()).To()
+		reached, err := here.Parse(strings.NewReplacer("\\", "/", "\t", "", "\r", "", "\n", "").Replace(to)) // as browsers read it
+		if err != nil || reached.Scheme != here.Scheme || reached.Host != here.Host || !strings.HasPrefix(to, "/") {
+			t.Errorf("%q leads to %q", back, to)
+		}
 	}
 }
 

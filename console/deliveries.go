@@ -47,6 +47,8 @@ var deliveryStatuses = []waypost.DeliveryStatus{
 // mostGroups bounds the groups that are shown: those of the most deliveries.
 const mostGroups = 8
 
+// deliveries shows a page of the list. Groups of failures and redeliveries are read for its first
+// page only.
 func (v *visit) deliveries() error {
 	ctx := v.r.Context()
 	filters := v.deliveryFilters(nil, nil) // the names come beside what is asked for by them
@@ -74,7 +76,7 @@ func (v *visit) deliveries() error {
 		})
 	}}
 	var of launch
-	var told subscription
+	var by subscription
 	if id := v.r.URL.Query().Get("launchId"); id != "" {
 		calls = append(calls, func() (err error) {
 			of, err = v.gateway.launch(ctx, id)
@@ -83,7 +85,7 @@ func (v *visit) deliveries() error {
 	}
 	if id := v.r.URL.Query().Get("subscriptionId"); id != "" {
 		calls = append(calls, func() (err error) {
-			told, _, err = v.gateway.subscription(ctx, id)
+			by, _, err = v.gateway.subscription(ctx, id)
 			return unlessGone(err)
 		})
 	}
@@ -100,7 +102,7 @@ func (v *visit) deliveries() error {
 		return err
 	}
 	p.Filters = v.deliveryFilters(p.Journeys, p.Webhooks)
-	p.Filters.say("subscriptionId", told.Name)
+	p.Filters.say("subscriptionId", by.Name)
 	if of.LaunchID != "" {
 		p.Filters.say("launchId", v.launchName(of, p.Journeys.Of(of.JourneyID)))
 	}
@@ -125,8 +127,8 @@ func (v *visit) deliveryFilters(journeys, webhooks names) filterBar {
 	)
 }
 
-// failures are the groups of what failed among the deliveries that match, and what of all of
-// them can be redelivered: what is decided, of no status chosen, what has failed.
+// failures are the groups of failed and retried deliveries among those that match, and the redelivery
+// of all that match. It takes decided deliveries of the chosen status, failed ones if none is chosen.
 func (v *visit) failures(filters filterBar) (groups []failureGroup, all again, err error) {
 	ctx := v.r.Context()
 	shown := filters.wire()
@@ -171,7 +173,7 @@ func (v *visit) failures(filters filterBar) (groups []failureGroup, all again, e
 	return groups, all, nil
 }
 
-// redeliveries are the one that the URL names, which was just begun, and those that go on.
+// redeliveries are those that go on, and the one that the URL names, which was just begun.
 func (v *visit) redeliveries() (shown []redelivery, err error) {
 	ctx := v.r.Context()
 	named := v.r.URL.Query().Get("redelivery")
@@ -284,8 +286,8 @@ type round struct {
 
 type header struct{ Name, Value string }
 
-// cause is what the gateway says of a failure, without why no other attempt followed, which
-// pages say in the person's language. Of a status it says the status, which stands beside it.
+// cause is the gateway's message about a failure without "given up", which pages say in the person's
+// language. It is "" for an HTTP status, which the page shows anyway.
 func cause(class string, status int, message string) string {
 	if class == waypost.ClassHTTPStatus && status/100 != 3 { // of a redirect, that it is not followed
 		return ""
@@ -294,6 +296,8 @@ func cause(class string, status int, message string) string {
 	return before
 }
 
+// delivery shows one message with its attempts by rounds. It refreshes every 3 s until the message
+// is decided and its last attempt is a minute ago.
 func (v *visit) delivery() error {
 	ctx := v.r.Context()
 	d, err := v.gateway.delivery(ctx, v.r.PathValue("id"))
@@ -327,7 +331,7 @@ func (v *visit) delivery() error {
 	}
 	title := v.t("delivery.title", "journey", p.Journey, "node", p.Step)
 	if p.Subscription != "" {
-		title = v.t("delivery.told", "subscription", p.Subscription)
+		title = v.t("delivery.toSubscription", "subscription", p.Subscription)
 	}
 	for _, a := range d.AttemptLog {
 		if n := len(p.Rounds); n == 0 || p.Rounds[n-1].Number != a.Round {

@@ -14,7 +14,10 @@
 //   - pages that many look at: live.go
 //   - files for people: download.go
 //   - languages, times and numbers: i18n.go, format.go
-//   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, password.go, address.go
+//   - who is signed in: sign_in.go, sign_in_link.go, sign_in_oidc.go, sign_out_oidc.go,
+//     sessions.go, password.go, device.go
+//   - second factors: sign_in_second.go, factor.go, totp.go, passkey.go
+//   - the person's own page: account.go
 //   - what a person has chosen: preferences.go
 //   - the pages of resources: overview.go, journeys.go (outline.go, goals.go, edit.go, try.go,
 //     forecast.go, migrate.go), launches.go, deliveries.go, enrollments.go, webhooks.go,

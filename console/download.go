@@ -16,8 +16,9 @@ import (
 // downloadTime bounds a file that is passed on.
 const downloadTime = time.Hour
 
-// download passes on an export of the gateway, in the format that the URL names, as a file.
-// One that is cut off is cut off for the browser too, which then says that it failed.
+// download passes on an export of the gateway, in the format that the URL names, as a file. If the
+// gateway's answer is cut off, the browser's connection is cut off too: the browser then reports a
+// failed download instead of a short file.
 func (v *visit) download(grant waypost.Grant, path string, query url.Values, name string) error {
 	format := v.r.URL.Query().Get("format")
 	if format != "ndjson" {

@@ -12,7 +12,7 @@ import (
 	"waypost"
 )
 
-// editTabs are the pages about a draft: none for those who may only try it.
+// editTabs are the pages about a draft; a role that may only try it has no tabs.
 func (v *visit) editTabs(h journeyHead, here string) []link {
 	if !v.user.Role.Allows(waypost.GrantJourneysWrite) {
 		return nil
@@ -276,6 +276,8 @@ func (d definition) stepProblems(language, at string, found []waypost.Detail) (o
 	return out
 }
 
+// reviewPublish shows what publishing the draft would change. The form carries the draft's ETag, so
+// that publish refuses one that was changed meanwhile.
 func (v *visit) reviewPublish() error {
 	h, err := v.loadDraft("publish")
 	if err != nil {
@@ -307,6 +309,8 @@ func (v *visit) reviewPublish() error {
 	return v.editing(page{Name: "publish", Data: data}, h)
 }
 
+// publish publishes the draft that the person has reviewed, or sends them back to review the
+// present one.
 func (v *visit) publish() error {
 	id := v.r.PathValue("id")
 	now, err := v.gateway.journey(v.r.Context(), id)

@@ -42,6 +42,7 @@ type timelineStep struct {
 // mostMessages bounds the messages that are shown beside a timeline.
 const mostMessages = 100
 
+// enrollment shows where a lead is in a journey, every 4 s anew until the enrollment has ended.
 func (v *visit) enrollment() error {
 	ctx := v.r.Context()
 	e, err := v.gateway.enrollment(ctx, v.r.PathValue("id"))
@@ -132,8 +133,8 @@ func (v *visit) steps(e enrollmentDetail, segments names) (steps []timelineStep,
 	return steps, now, nil
 }
 
-// happened is what texts call that which became of a node of a type: only messages are
-// delivered, and not all that is waited for is an event.
+// happened is the key of the text for an outcome at a node of a type: "delivered" is said of
+// messages only, and a wait may be for something else than an event.
 func happened(what, kind string) string {
 	switch {
 	case what == waypost.WhatFailed && kind == "updateLead":
@@ -171,8 +172,8 @@ var (
 // enrollWords are the texts of what became of a node that enrolls.
 var enrollWords = map[string]string{"enrolled": "enrolled", "not enrolled": "notEnrolled", "held out by the control group": "heldOut"}
 
-// why is the reason of an entry in words, and what of it is shown as the engine wrote it:
-// conditions of the journey's author and what came of them.
+// why is the reason of an entry in words. raw is the part of it that is shown as the engine wrote it:
+// conditions of the journey's author and their results.
 func (v *visit) why(t waypost.TimelineEntry, segments names) (words, raw string) {
 	r := t.Reason
 	switch {

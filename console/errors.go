@@ -20,7 +20,7 @@ type refused struct {
 
 func (r refused) Error() string { return fmt.Sprintf("the role has no right to this (%s)", r.grant) }
 
-// away says that the gateway did not answer, or what did was none.
+// away says that the gateway did not answer, or that something else answered in its place.
 type away struct{ error }
 
 func (a away) Unwrap() error { return a.error }
@@ -78,6 +78,12 @@ func (v *visit) fail(err error) {
 			say(http.StatusBadRequest, v.t("errors.faulty.title"), asked.Message)
 		case waypost.CodeConflict, waypost.CodePreconditionFailed:
 			say(http.StatusConflict, v.t("errors.conflict.title"), asked.Message)
+		case waypost.CodeUnsupportedMediaType:
+			say(http.StatusUnsupportedMediaType, v.t("errors.kind.title"), v.t("errors.kind.text"))
+		case waypost.CodePayloadTooLarge:
+			say(http.StatusRequestEntityTooLarge, v.t("errors.large.title"), asked.Message)
+		case waypost.CodePreconditionRequired:
+			say(http.StatusConflict, v.t("errors.conflict.title"), asked.Message)
 		case waypost.CodeTooManyRequests, waypost.CodeServiceUnavailable:
 			p.Again = true
 			say(http.StatusServiceUnavailable, v.t("errors.away.title"), v.t("errors.away.text"))
@@ -90,7 +96,7 @@ func (v *visit) fail(err error) {
 		p.Text = "" // a message of one fault says it
 	}
 	if from, err := url.Parse(v.r.Referer()); err == nil && from.Host == v.r.Host && from.RequestURI() != v.r.URL.RequestURI() {
-		p.Back = from.RequestURI()
+		p.Back = localPath(from.RequestURI())
 	}
 	// A form would be sent once more; that of a launch has a key, by which it launches once.
 	p.Again = p.Again && (v.r.Method == http.MethodGet || v.r.PostFormValue("key") != "")
@@ -102,12 +108,13 @@ func (v *visit) fail(err error) {
 	}
 }
 
-// failScript answers a call of the canvas or of the editor of YAML with an error, in the form
-// of the gateway's: a script would take the page of an error, or of the sign-in, for an answer.
+// failScript answers a call of the canvas or of the editor of YAML with an error, in the gateway's
+// form: a script cannot read the page of an error or of the sign-in.
 func (v *visit) failScript(err error) {
 	statuses := map[waypost.ErrorCode]int{
 		waypost.CodeNotFound: http.StatusNotFound, waypost.CodeBadRequest: http.StatusBadRequest, waypost.CodeUnprocessableEntity: http.StatusUnprocessableEntity,
 		waypost.CodeConflict: http.StatusConflict, waypost.CodePreconditionFailed: http.StatusPreconditionFailed, waypost.CodePayloadTooLarge: http.StatusRequestEntityTooLarge,
+		waypost.CodeUnsupportedMediaType: http.StatusUnsupportedMediaType,
 	}
 	said := waypost.Error{Message: v.t("errors.away.text")}
 	v.status = http.StatusServiceUnavailable
@@ -115,6 +122,8 @@ func (v *visit) failScript(err error) {
 		v.status, said = statuses[asked.Code], *asked
 	} else if errors.As(err, new(refused)) {
 		v.status, said.Message = http.StatusForbidden, v.t("errors.refused.text")
+	} else if errors.As(err, new(*http.MaxBytesError)) {
+		v.status, said.Message = http.StatusRequestEntityTooLarge, v.t("errors.large.text")
 	} else if errors.Is(err, errSignIn) {
 		v.status, said.Message = http.StatusUnauthorized, v.t("signIn.title")
 	}

@@ -21,6 +21,8 @@ type faultTexts struct {
 	// Errors are by code and the call's method and path, without ids: POST launches.pause,
 	// launches.pause, launches, * (all others).
 	Errors map[waypost.ErrorCode]map[string]string `json:"errors"`
+	// Said are parts of what is said of conditions, as patterns, with their texts, in their order.
+	Said [][2]string `json:"said"`
 	// Several stands for an error that has its faults in its details, of which there are {n}.
 	Several string `json:"several"`
 }
@@ -64,26 +66,39 @@ func inLanguage(language, method, path string, err error) error {
 
 // whole is an error of a call in words.
 func (f faultTexts) whole(e waypost.Error, method, path string) waypost.Error {
-	details := make([]waypost.Detail, len(e.Details))
-	for i, d := range e.Details {
-		details[i] = f.detail(d)
-	}
-	if e.Details = details; len(details) > 0 {
-		e.Message = strings.ReplaceAll(f.Several, "{n}", strconv.Itoa(len(details)))
+	if e.Details = f.details(e.Details); len(e.Details) > 0 {
+		e.Message = strings.ReplaceAll(f.Several, "{n}", strconv.Itoa(len(e.Details)))
 	} else {
 		e.Message = f.message(e, method, path)
 	}
 	return e
 }
 
+// inWords has faults that the gateway tells of what it has stored in the language of the person.
+func (v *visit) inWords(faults []waypost.Detail) []waypost.Detail {
+	texts, known := faultsIn[v.chosen.Language]
+	if !known {
+		return faults
+	}
+	return texts.details(faults)
+}
+
 var indices = regexp.MustCompile(`\[\d+\]`)
+
+func (f faultTexts) details(faults []waypost.Detail) []waypost.Detail {
+	said := make([]waypost.Detail, len(faults))
+	for i, d := range faults {
+		said[i] = f.detail(d)
+	}
+	return said
+}
 
 func (f faultTexts) detail(d waypost.Detail) waypost.Detail {
 	keys := []string{indices.ReplaceAllString(d.Target, "[]")}
 	if dot := strings.LastIndex(keys[0], "."); dot >= 0 {
 		keys = append(keys, keys[0][:dot]+".*", "*"+keys[0][dot:])
 	}
-	d.Message = fill(f.Fields[d.Code], d.Message, append(keys, "*")...)
+	d.Message = f.fill(f.Fields[d.Code], d.Message, append(keys, "*")...)
 	return d
 }
 
@@ -100,7 +115,7 @@ func (f faultTexts) message(e waypost.Error, method, path string) string {
 	if len(words) > 0 {
 		keys = append(keys, words[0])
 	}
-	return fill(f.Errors[e.Code], e.Message, append(keys, "*")...)
+	return f.fill(f.Errors[e.Code], e.Message, append(keys, "*")...)
 }
 
 // values finds what a sentence names: numbers, durations.
@@ -108,7 +123,7 @@ var values = regexp.MustCompile(`-?\b\d[\w,.]*\b`)
 
 // fill is the text of the first key that has one, with what the sentence names. It is the
 // sentence where there is none, or one that takes more than the sentence names.
-func fill(texts map[string]string, sentence string, keys ...string) string {
+func (f faultTexts) fill(texts map[string]string, sentence string, keys ...string) string {
 	for _, key := range keys {
 		text, found := texts[key]
 		if !found {
@@ -118,8 +133,16 @@ func fill(texts map[string]string, sentence string, keys ...string) string {
 			text = strings.ReplaceAll(text, "{"+string(rune('a'+i))+"}", value)
 		}
 		if !strings.ContainsAny(strings.ReplaceAll(text, "{said}", ""), "{}") {
-			return strings.ReplaceAll(text, "{said}", sentence)
+			return strings.ReplaceAll(text, "{said}", f.said(sentence))
 		}
+	}
+	return sentence
+}
+
+// said is a sentence whose parts are in words of the language, as far as they are known.
+func (f faultTexts) said(sentence string) string {
+	for _, part := range f.Said {
+		sentence = regexp.MustCompile(part[0]).ReplaceAllString(sentence, part[1])
 	}
 	return sentence
 }

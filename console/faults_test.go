@@ -119,3 +119,50 @@ func TestFormInChinese(t *testing.T) {
 		t.Errorf("HTTP %d, %s", got.Status, got.Body)
 	}
 }
+
+// What is wrong with a condition is told in Chinese, but for what is to be written.
+func TestConditionsInChinese(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		`line 1, column 14: “ is a quote of word processors: write "…" or '…'`:                     `line 1, column 14: “ 是文字处理软件的引号，请写 "…" 或 '…'`,
+		`line 1, column 13: ＞ is a full-width sign: write >`:                                       `line 1, column 13: ＞ 是全角符号，请写 >`,
+		`line 1, column 13: equality is written ==`:                                                `line 1, column 13: 相等写作 ==`,
+		`line 1, column 11: write && in the place of and`:                                          `line 1, column 11: 请把 and 写成 &&`,
+		`line 1, column 14: the text ends at the ' within it: write "O'Brien"`:                     `line 1, column 14: 文字在其中的 ' 处就结束了，请写 "O'Brien"`,
+		`line 1, column 13: lead.gender is a number: write lead.gender == 1`:                       `line 1, column 13: lead.gender 是数字，请写 lead.gender == 1`,
+		`lead.mobilePhone is a list of texts: write "+8613800138000" in lead.mobilePhone`:          `lead.mobilePhone 是文字的列表，请写 "+8613800138000" in lead.mobilePhone`,
+		`lead.birthday is a text such as 1990-12-31: write date(lead.birthday) < today`:            `lead.birthday 是 1990-12-31 这样的文字，请写 date(lead.birthday) < today`,
+		`line 1, column 5: lead has no member "gendre"; line 1, column 20: equality is written ==`: `line 1, column 5: lead 没有 "gendre"; line 1, column 20: 相等写作 ==`,
+	} {
+		if got := faultsIn["zh"].detail(waypost.Detail{Code: waypost.DetailInvalidFormat, Target: "nodes[0].when", Message: said}); got.Message != "条件有误："+want {
+			t.Errorf("%s:\n%s, want\n%s", said, got.Message, want)
+		}
+	}
+}
+
+// What conditions ask of events that are not kept is told in Chinese, whatever it is.
+func TestEventAgesInChinese(t *testing.T) {
+	t.Parallel()
+	ages := waypost.EventAges{Events: 90 * waypost.EventDay, Counts: 3 * 365 * waypost.EventDay}
+	const day = waypost.EventDay
+	for _, tt := range []struct {
+		need waypost.EventNeed
+		want string
+	}{
+		{waypost.EventNeed{Name: "buy", Use: waypost.EventAll},
+			`没有时间窗口，读不到事件的属性：事件保留 90 天（WAYPOST_RETENTION_EVENTS），之后只保留次数；请写时间窗口，例如 events("buy", duration("2160h"))，或改用 .count()`},
+		{waypost.EventNeed{Name: "buy", Use: waypost.EventAll, Window: 100 * day},
+			`读不到近 100 天内事件的属性：事件保留 90 天（WAYPOST_RETENTION_EVENTS），之后只保留次数；请写时间窗口，例如 events("buy", duration("2160h"))，或改用 .count()`},
+		{waypost.EventNeed{Name: "buy", Use: waypost.EventTimes, Window: 100*day + 1},
+			`时间窗口超过事件保留的 90 天（WAYPOST_RETENTION_EVENTS）时，必须是整天，即 24h 的倍数，因为更早的事件按天计数；请写 duration("2424h")`},
+		{waypost.EventNeed{Name: "buy", Use: waypost.EventTimes, Window: 2000 * day},
+			`事件的次数保留 1095 天（WAYPOST_RETENTION_EVENT_COUNTS；事件本身保留 90 天，WAYPOST_RETENTION_EVENTS）；时间窗口请写到 duration("26280h") 为止，或不写`},
+	} {
+		for target, before := range map[string]string{"when": "超出允许范围：", "nodes[0]": "节点有误："} {
+			got := faultsIn["zh"].detail(waypost.Detail{Code: waypost.DetailOutOfRange, Target: target, Message: ages.Fault(tt.need)})
+			if got.Message != before+tt.want {
+				t.Errorf("%s:\n%s, want\n%s", target, got.Message, before+tt.want)
+			}
+		}
+	}
+}

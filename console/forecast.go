@@ -37,8 +37,8 @@ type forecastRow struct {
 // forecastTones are the colours of the webhooks; the last one stands for all the others.
 var forecastTones = []string{"accent", "ok", "warn", "info", "bad"}
 
-// shortestForecast is how many days are shown at least: those behind the last message are left
-// out.
+// shortestForecast is how many days a forecast shows at least; later days without messages at its end
+// are left out.
 const shortestForecast = 7
 
 // forecastOf asks for a forecast, of which a share of the audience, 0 to 1, is left out.
@@ -71,8 +71,8 @@ func (v *visit) forecastOf(journeyID string, body map[string]any, leftOut float6
 	return view, nil
 }
 
-// without is the forecast if a share of the audience is left out. The journey's control group is a
-// part of these, or they of it.
+// without is the forecast if a share of the audience is left out. The journey's control group and
+// this share are drawn in the same way: the smaller one is a part of the larger one.
 func (f forecast) without(share float64) forecast {
 	enters := f.Total - f.HeldOut
 	left := min(enters, int64(math.Round(float64(f.Total)*(1-share))))
@@ -84,7 +84,7 @@ func (f forecast) without(share float64) forecast {
 	if f.Goal != nil {
 		g := *f.Goal
 		g.Leads = rest(g.Leads)
-		if e, ok := (waypost.GoalCounts{Enrollments: g.Enrollments, Converted: g.Converted}).Expect(int(g.Leads)); ok {
+		if e, ok := (waypost.GoalSum{Leads: g.Enrollments, Converted: g.Converted}).Expect(int(g.Leads)); ok {
 			g.Expected, g.Low, g.High = &e.Converted, &e.Low, &e.High
 		}
 		f.Goal = &g
@@ -100,6 +100,8 @@ func (f forecast) without(share float64) forecast {
 	return f
 }
 
+// newForecastView orders webhooks by their messages. Webhooks beyond the chart's colours are summed
+// in its last column. Days after the last message are left out, but for the first shortestForecast.
 func newForecastView(f forecast, webhooks names) *forecastView {
 	view := &forecastView{Sample: f.Sample, Cut: f.Cut, Period: len(f.Days), HeldOut: f.HeldOut}
 	sums, last := map[string]int64{}, 0
@@ -148,6 +150,8 @@ type forecastPage struct {
 // forecastDays are the periods that can be chosen.
 var forecastDays = []string{"30", "7", "90", "365"}
 
+// showForecast shows what a journey would send. Faults of the definition and a gateway that
+// computes too many forecasts already are shown on the page; other errors are returned.
 func (v *visit) showForecast() error {
 	h, err := v.loadDraft("forecast")
 	if err != nil {

@@ -79,7 +79,7 @@ var tones = map[string]string{
 // tone is the colour of the badge of a state, a string by its kind.
 func tone(state any) string { return tones[fmt.Sprint(state)] }
 
-// tail shortens an id that was minted to what tells it from others: its prefix and its end.
+// tail shortens an id that was minted to its prefix and its end, which differ between ids.
 func tail(id string) string {
 	prefix, rest, found := strings.Cut(id, "_")
 	if !found || len(rest) < 12 {

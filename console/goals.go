@@ -30,12 +30,30 @@ type entryOf struct {
 	EntryKey    string   `json:"entryKey"`
 }
 
-// goalCounts is what became of enrollments that have a goal.
+// goalCounts is what became of leads whose enrollments have a goal.
 type goalCounts struct {
+	Leads       int64    `json:"leads"`
 	Enrollments int64    `json:"enrollments"`
-	Converted   int64    `json:"converted"`
-	Rate        *float64 `json:"rate"` // nil of nobody
+	Converted   int64    `json:"converted"` // leads
+	Rate        *float64 `json:"rate"`      // nil of nobody
 	Value       float64  `json:"value"`
+	Open        int64    `json:"open"` // leads that can still convert
+}
+
+// groupRatio compares the share of the control group with the one that was asked for.
+type groupRatio struct {
+	Expected *float64 `json:"expected"`
+	Seen     *float64 `json:"seen"`
+	Mismatch bool     `json:"mismatch"`
+}
+
+// ExpectedText and SeenText are the shares as percentages.
+func (r groupRatio) ExpectedText() string { return percent(r.Expected) }
+func (r groupRatio) SeenText() string     { return percent(r.Seen) }
+
+// armsRatio tells whether the arms of a split have the shares that their weights give them.
+type armsRatio struct {
+	Mismatch bool `json:"mismatch"`
 }
 
 // RateText is the rate as a percentage, a dash of nobody.
@@ -65,7 +83,7 @@ func amount(f float64) string {
 	return whole
 }
 
-// liftCounts is how much higher a rate is than that of the control group.
+// liftCounts is how much higher a rate is than that of the control group, or of the first arm.
 type liftCounts struct {
 	Difference *float64        `json:"difference"` // nil if one of both is nobody's
 	Low        float64         `json:"low"`
@@ -106,7 +124,7 @@ func (l liftCounts) Tone() string {
 	switch l.Verdict {
 	case waypost.VerdictHigher:
 		return "ok"
-	case waypost.VerdictLower:
+	case waypost.VerdictLower, waypost.VerdictMismatch:
 		return "bad"
 	}
 	return ""
@@ -132,7 +150,9 @@ type armCounts struct {
 	Arm  int         `json:"arm"` // from 1
 	Next string      `json:"next"`
 	Goal goalCounts  `json:"goal"`
-	Lift *liftCounts `json:"lift"` // nil without a control group
+	Lift *liftCounts `json:"lift"` // over the first arm, which has none
+	// OverControlGroup is the lift over that; nil without one.
+	OverControlGroup *liftCounts `json:"liftOverControlGroup"`
 }
 
 // armName is what people call an arm by its number, from 1: A, B, …, as the canvas does.
@@ -156,8 +176,20 @@ type winnerState struct {
 	Status     waypost.ContestStatus `json:"status"`
 	Arm        int                   `json:"arm"` // from 1; 0 until it is decided
 	Looks      int                   `json:"looks"`
+	Arms       []goalCounts          `json:"arms"` // as they were when they were compared last
 	DecidedAt  time.Time             `json:"decidedAt"`
 	ReversedAt time.Time             `json:"reversedAt"`
+}
+
+// DecidedBy are the numbers that the winner was decided by, by arm.
+func (w winnerState) DecidedBy() (arms []armCounts) {
+	if w.DecidedAt.IsZero() {
+		return nil
+	}
+	for i, g := range w.Arms {
+		arms = append(arms, armCounts{Arm: i + 1, Goal: g})
+	}
+	return arms
 }
 
 // aims is what a journey begins by, and what it is for, in words.
@@ -173,6 +205,10 @@ type aim struct{ Text, When, Key, Value string }
 // Any tells whether there is anything to say.
 func (a aims) Any() bool { return len(a.Begins) > 0 || a.Goal != nil || a.Control != "" }
 
+// Worth tells whether the goal says what its events are worth.
+func (a aims) Worth() bool { return a.Goal != nil && a.Goal.Value != "" }
+
+// aims is what begins a journey, its goal and its control group, in the person's language.
 func (v *visit) aims(d definition, segments names) aims {
 	var a aims
 	for _, e := range d.Entry {

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,15 +19,16 @@ func goalGateway(enrollments, verdict string) map[string]string {
 		"/v1/journeys/jrn_1":                       `{"id":"jrn_1","name":"First order","status":"active","publishedVersion":3,"draft":` + definition + `}`,
 		"/v1/journeys/jrn_1/versions/3":            `{"version":3,"definition":` + definition + `}`,
 		"/v1/journeys/jrn_1/versions/3/diff/draft": `{"changes":[]}`,
-		"/v1/journeys/jrn_1/statistics": `{"nodes":[{"nodeId":"offer","entered":60,"edges":[],"arms":[{"arm":1,"next":"a","goal":{"enrollments":30,"converted":3,"rate":0.1,"value":30}},{"arm":2,"next":"b","goal":{"enrollments":30,"converted":20,"rate":0.6666,"value":1234.5}}],` +
-			`"winner":{"version":3,"nodeId":"offer","status":"decided","arm":2,"looks":1,"decidedAt":"2026-01-31T12:00:00.000Z"}}],` +
+		"/v1/journeys/jrn_1/statistics": `{"nodes":[{"nodeId":"offer","entered":60,"edges":[],"arms":[{"arm":1,"next":"a","goal":{"leads":30,"enrollments":30,"converted":3,"rate":0.1,"value":30,"open":4},"lift":null,"liftOverControlGroup":{"difference":null,"low":-1,"high":1,"verdict":"notComparable"}},` +
+			`{"arm":2,"next":"b","goal":{"leads":30,"enrollments":30,"converted":20,"rate":0.6666,"value":1234.5},"lift":{"difference":0.5666,"low":0.33,"high":0.72,"verdict":"higher"},"liftOverControlGroup":{"difference":null,"low":-1,"high":1,"verdict":"notComparable"}}],` +
+			`"winner":{"version":3,"nodeId":"offer","status":"decided","arm":2,"looks":1,"decidedAt":"2026-01-31T12:00:00.000Z","arms":[{"leads":30,"converted":2,"rate":0.0666,"open":5},{"leads":29,"converted":19,"rate":0.6551,"open":1}]}}],` +
 			`"enrollments":{"entered":900,"begun":{"event":7,"leadCreated":0,"leadChanged":2,"segment":0},"refused":4,"undecided":5,"goal":` + enrollments + `},` +
-			`"controlGroup":{"goal":{"enrollments":100,"converted":3,"rate":0.03,"value":120}},` +
+			`"controlGroup":{"goal":{"leads":100,"enrollments":130,"converted":3,"rate":0.03,"value":120,"open":17}},"sampleRatio":{"expected":0.1,"seen":0.1,"p":1,"mismatch":` + strconv.FormatBool(verdict == "mismatch") + `},` +
 			`"lift":{"difference":0.07,"low":0.0126,"high":0.0991,"confidence":0.95,"verdict":"` + verdict + `","text":"IN ENGLISH"}}`,
 	}
 }
 
-var convertedGoal = `{"enrollments":900,"converted":90,"rate":0.1,"value":4095.5}`
+var convertedGoal = `{"leads":900,"enrollments":900,"converted":90,"rate":0.1,"value":4095.5}`
 
 // has fails for each text that a page has not.
 func has(t *testing.T, page string, wanted ...string) {
@@ -50,12 +52,15 @@ func TestGoal(t *testing.T) {
 		has(t, page, "The event cart", "event.total &gt; 50", "event.cartId", "A new lead", "A change of email, customFields.plan",
 			"The event purchase within 7 days", "10% of the leads are held out",
 			"Begun by an event</dt><dd>7<", "Begun by a change</dt><dd>2<", "Refused: entered before</dt><dd>4<", "<dd>5<",
-			"<dd>10.0%<", "<dd>4,095.5<", "<dd>3.0%<", `<span class="badge ok">The rate is higher`,
+			"<dd>10.0%<", "<dd>4,095.5<", "<dd>3.0% <", `<span class="badge ok">The rate is higher`,
 			"+7.0 percentage points", "95% interval: +1.3 to +9.9", `<circle cx="242"`)
 		if strings.Contains(page, "IN ENGLISH") {
 			t.Errorf("%s shows the gateway's sentence", path)
 		}
 	}
+	has(t, v.get("/journeys/jrn_1").Body, "17 can still convert")
+	s.answers(goalGateway(convertedGoal, "mismatch"))
+	has(t, v.get("/journeys/jrn_1").Body, "The control group has 10.0% of the leads, and 10.0% were to be held out.", `<span class="badge bad">The groups do not have the sizes`)
 	s.answers(goalGateway(convertedGoal, "notEnoughData"))
 	v.setCookie("language", "zh")
 	has(t, v.get("/journeys/jrn_1").Body, "数据不足", "对照组", "+7.0 个百分点")
@@ -108,7 +113,8 @@ func TestWinner(t *testing.T) {
 	reverse := "/journeys/jrn_1/winners/offer/reverse"
 	viewer, _ := s.as(waypost.RoleViewer)
 	page := viewer.get("/journeys/jrn_1?node=offer").Body
-	has(t, page, `<td class="num">66.7%<br>`, `<td class="num">1,234.5</td>`, "Arm B has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.")
+	has(t, page, `<td class="num">66.7%<br>`, `<td class="num">1,234.5</td>`, "Arm B has won and takes everybody.", `<span class="badge ok">Winner</span>`, "The difference may be chance.",
+		"4 can still convert", "+56.7 percentage points", "Higher", "The arms are not compared with the control group", `<li>A: 6.7% <span class="muted">2 / 30 · 5 can still convert</span></li>`)
 	if strings.Contains(page, reverse) {
 		t.Error("a viewer can take the winner back")
 	}

@@ -38,30 +38,34 @@ func init() {
 	hashing = &argon2id.Params{Memory: 1 << 10, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 }
 
-const testOrg = "acme"
+const (
+	testOrg = "acme"
+	testApp = "app_console"
+)
+
+// ops is who manages users from the outside.
+var ops = waypost.Author{Scope: waypost.Scope{Org: testOrg}, Actor: "ops"}
 
 // orgUsers are the store's users of one organisation, as package app wires them.
-type orgUsers struct{ *store.Store }
-
-func (u orgUsers) UserByLink(ctx context.Context, token string) (waypost.User, error) {
-	return u.Store.UserByLink(ctx, testOrg, token)
+type orgUsers struct {
+	*store.Store
+	org string
 }
 
-func (u orgUsers) TakeLink(ctx context.Context, token, hash string) (waypost.User, error) {
-	return u.Store.TakeLink(ctx, testOrg, token, hash)
+func (u orgUsers) UserByLink(ctx context.Context, token string) (waypost.User, error) {
+	return u.Store.UserByLink(ctx, u.org, token)
 }
 
 func (u orgUsers) UserByEmail(ctx context.Context, email string) (waypost.User, error) {
-	return u.Store.UserByEmail(ctx, testOrg, email)
+	return u.Store.UserByEmail(ctx, u.org, email)
+}
+
+func (u orgUsers) UserBySubject(ctx context.Context, issuer, subject string) (waypost.User, error) {
+	return u.Store.UserBySubject(ctx, u.org, issuer, subject)
 }
 
 func (u orgUsers) Users(ctx context.Context) ([]waypost.User, error) {
-	return u.Store.Users(ctx, testOrg)
-}
-
-func (u orgUsers) CreateUser(ctx context.Context, made waypost.User) (waypost.User, string, error) {
-	made.Org = testOrg
-	return u.Store.CreateUser(ctx, made)
+	return u.Store.Users(ctx, u.org)
 }
 
 // call is what the gateway of a site got.
@@ -78,6 +82,8 @@ type site struct {
 	store *store.Store
 	redis *miniredis.Miniredis
 	url   string
+	org   string
+	file  string // of the database
 
 	mu     sync.Mutex
 	calls  []call
@@ -172,6 +178,7 @@ func newSite(t *testing.T, changes ...func(*Options)) *site {
 	if err := os.WriteFile(file, template, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s.file = file
 	database := "sqlite:" + file
 	if s.store, err = store.Open(t.Context(), database, keys, time.Now); err != nil {
 		t.Fatal(err)
@@ -184,13 +191,14 @@ func newSite(t *testing.T, changes ...func(*Options)) *site {
 	server := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + server.Listener.Addr().String()
 	o := Options{
-		Gateway: client.New(gateway.URL, signature.Key{AccessKey: "AK", SecretKey: "sk"}), Users: orgUsers{s.store},
-		Sessions: limits.NewSessions(shared), Attempts: limits.NewAttempts(shared), URL: s.url,
+		Gateway: client.New(gateway.URL, signature.Key{AccessKey: "AK", SecretKey: "sk"}), Application: testApp, Org: testOrg, Users: orgUsers{s.store, testOrg},
+		Sessions: limits.NewSessions(shared, testOrg), Attempts: limits.NewAttempts(shared), Keys: keys, URL: s.url,
 		Log: slog.New(slog.NewTextHandler(s, nil)), Observe: func(string, string, int, time.Duration) {},
 	}
 	for _, change := range changes {
 		change(&o)
 	}
+	s.org = o.Org
 	if server.Config.Handler, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +210,7 @@ func newSite(t *testing.T, changes ...func(*Options)) *site {
 // user makes a user.
 func (s *site) user(role waypost.Role) (waypost.User, string) {
 	s.t.Helper()
-	u, link, err := s.store.CreateUser(s.t.Context(), waypost.User{Org: testOrg, Email: fmt.Sprintf("%s%d@example.com", role, people.Add(1)), Name: "Ada " + string(role), Role: role})
+	u, link, err := s.store.CreateUser(s.t.Context(), ops, waypost.User{Org: testOrg, Email: fmt.Sprintf("%s%d@example.com", role, people.Add(1)), Name: "Ada " + string(role), Role: role})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -282,11 +290,17 @@ func (v *visitor) post(path string, form url.Values) shown {
 	return v.do(http.MethodPost, path, form, nil)
 }
 
+// cookieName is the name of one of the visitor's cookies.
+func (v *visitor) cookieName(name string) string {
+	c := console{Options: Options{Org: v.s.org}}
+	return c.cookieName(name)
+}
+
 // cookie is the value of one of the visitor's cookies.
 func (v *visitor) cookie(name string) string {
 	at, _ := url.Parse(v.s.url) // it is one
 	for _, c := range v.client.Jar.Cookies(at) {
-		if c.Name == "waypost-"+name {
+		if c.Name == v.cookieName(name) {
 			return c.Value
 		}
 	}
@@ -295,5 +309,5 @@ func (v *visitor) cookie(name string) string {
 
 func (v *visitor) setCookie(name, value string) {
 	at, _ := url.Parse(v.s.url) // it is one
-	v.client.Jar.SetCookies(at, []*http.Cookie{{Name: "waypost-" + name, Value: value, Path: "/"}})
+	v.client.Jar.SetCookies(at, []*http.Cookie{{Name: v.cookieName(name), Value: value, Path: "/"}})
 }

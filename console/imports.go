@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"waypost"
 )
@@ -33,6 +35,7 @@ var uploads = make(chan struct{}, 4)
 type uploadPage struct {
 	Fields string // the fields that a column can be, as JSON
 	Modes  []option
+	Match  field // what names the lead of a row
 }
 
 func (v *visit) showUpload() error {
@@ -56,6 +59,8 @@ func (v *visit) showUpload() error {
 		return err
 	}
 	p := uploadPage{Fields: string(text), Modes: options(v, "import.mode.", []waypost.ImportMode{waypost.ImportUpsert, waypost.ImportCreate, waypost.ImportUpdate})}
+	matches := append([]option{{"", v.t("import.match.none")}}, options(v, "import.match.", waypost.ImportMatches)...)
+	p.Match = field{Name: "match", Label: v.t("import.matchLabel"), Hint: v.t("import.matchHint"), Type: "select", Options: matches}
 	return v.render(page{Name: "import", Title: v.t("import.title"), Place: "leads", Scripts: []string{"import.js"}, Back: &link{Path: "/leads", Text: v.t("leads.title")}, Data: p})
 }
 
@@ -65,17 +70,17 @@ var uploadKinds = []string{"text/csv;charset=UTF-8", "application/x-ndjson", "ap
 // upload passes a file on, and answers import.js with the page of its import, or with what
 // is wrong.
 func (v *visit) upload() error {
+	query := v.r.URL.Query()
+	v.gateway.stage = stageOf(query.Get("stage"))
+	kind := v.r.Header.Get("Content-Type")
+	if !slices.Contains(uploadKinds, kind) {
+		return waypost.Errorf(waypost.CodeUnsupportedMediaType, "", "the Content-Type must be one of %s", strings.Join(uploadKinds, ", "))
+	}
 	select {
 	case uploads <- struct{}{}:
 		defer func() { <-uploads }()
 	default:
 		return v.answerUpload("", waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s", v.t("import.busy")))
-	}
-	query := v.r.URL.Query()
-	v.gateway.stage = stageOf(query.Get("stage"))
-	kind := v.r.Header.Get("Content-Type")
-	if !slices.Contains(uploadKinds, kind) {
-		return waypost.Errorf(waypost.CodeUnsupportedMediaType, "", "the file is none of leads")
 	}
 	within := http.NewResponseController(v.w)
 	_ = within.SetReadDeadline(time.Now().Add(uploadTime)) // a connection that cannot do it keeps its own
@@ -84,10 +89,16 @@ func (v *visit) upload() error {
 	if err != nil {
 		return v.answerUpload("", err)
 	}
-	made, err := v.gateway.importLeads(v.r.Context(), url.Values{"mode": {query.Get("mode")}, "dryRun": {strconv.FormatBool(query.Has("dryRun"))}}, kind, file)
+	how := url.Values{"mode": {query.Get("mode")}, "dryRun": {strconv.FormatBool(query.Has("dryRun"))}}
+	if match := query.Get("match"); match != "" {
+		how.Set("match", match)
+	}
+	made, err := v.gateway.importLeads(v.r.Context(), how, kind, file)
 	return v.answerUpload(uploadPath+"/"+made.ID, err)
 }
 
+// answerUpload answers import.js, which shows what the upload came to: status 200 with a location
+// or a message, so that errors do not end in a page.
 func (v *visit) answerUpload(location string, err error) error {
 	answer := struct {
 		Location string           `json:"location,omitempty"`
@@ -128,6 +139,8 @@ const mostErrors = 50
 // errEnough ends the reading of failed rows.
 var errEnough = errors.New("enough")
 
+// leadImport shows how far an import is, with its first mostErrors failed rows, every 2 s anew
+// until it has ended.
 func (v *visit) leadImport() error {
 	im, err := v.gateway.leadImport(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
@@ -195,9 +208,11 @@ func (v *visit) importErrors() error {
 	return nil
 }
 
-// asCell is a text that no spreadsheet runs as a formula.
+// asCell is a text that no spreadsheet runs as a formula: names of members come from the file. Spreadsheets skip blanks
+// before a formula, and those of East Asia take full-width signs.
 func asCell(text string) string {
-	if text != "" && slices.Contains([]byte("=+-@\t\r"), text[0]) {
+	first, _ := utf8.DecodeRuneInString(strings.TrimSpace(text))
+	if strings.ContainsRune("=+-@＝＋－＠", first) || strings.TrimSpace(text) != text {
 		return "'" + text
 	}
 	return text

@@ -46,6 +46,8 @@ var journeyStatuses = []waypost.JourneyStatus{waypost.JourneyActive, waypost.Jou
 // journeysOfPage is how many journeys a page shows: each one's numbers are calls of their own.
 const journeysOfPage = "25"
 
+// journeys shows a page of the list with the counts of each published journey. A journey that is
+// deleted meanwhile has none.
 func (v *visit) journeys() error {
 	ctx := v.r.Context()
 	filters := newFilterBar(v.r,
@@ -240,10 +242,11 @@ type journeyHead struct {
 // Title is what people call a node.
 func (h journeyHead) Title(id string) string { return h.Definition.title(id) }
 
-// loadHead reads a journey for a page that has none of its numbers.
+// loadHead reads a journey without its statistics.
 func (v *visit) loadHead(ctx context.Context) (h journeyHead, err error) {
 	h.Journey, h.ETag, err = tagged[journey](ctx, v.gateway, waypost.GrantJourneysRead, journeysPath+url.PathEscape(v.r.PathValue("id")))
 	h.At = "/journeys/" + h.Journey.ID
+	h.Journey.Problems = v.inWords(h.Journey.Problems)
 	return h, err
 }
 
@@ -336,7 +339,23 @@ type chosenNode struct {
 	Groups []failureGroup
 	// Of a split in a journey with a goal.
 	ArmCounts []armCounts
+	ArmsRatio *armsRatio
 	Contest   *winnerState
+}
+
+// Apart tells whether the arms are not compared with the control group, though there is one.
+func (c chosenNode) Apart() bool {
+	for _, a := range c.ArmCounts {
+		if l := a.OverControlGroup; l != nil && l.Verdict == waypost.VerdictApart {
+			return true
+		}
+	}
+	return false
+}
+
+// Controlled tells whether the arms are compared with the control group.
+func (c chosenNode) Controlled() bool {
+	return len(c.ArmCounts) > 0 && c.ArmCounts[0].OverControlGroup != nil && !c.Apart()
 }
 
 // Won is the arm that takes everybody, from 1; 0 if there is none.
@@ -350,6 +369,7 @@ func (c chosenNode) Won() int {
 // peopleOfNode is how many enrollments are shown of a node.
 const peopleOfNode = 20
 
+// journey shows a journey as an outline; nodes that its start does not reach follow apart.
 func (v *visit) journey() error {
 	ctx := v.r.Context()
 	if v.r.URL.Query().Has("edit") {
@@ -391,7 +411,7 @@ func (v *visit) chooseNode(ctx context.Context, h journeyHead, o *outline, id st
 	c := &chosenNode{node: n, nodeCounts: o.counts[id], Path: h.At, Paths: nodePaths(h.Journey.ID, url.QueryEscape(id))}
 	for _, n := range h.Counts.Nodes {
 		if n.NodeID == id {
-			c.ArmCounts, c.Contest = n.Arms, n.Winner
+			c.ArmCounts, c.ArmsRatio, c.Contest = n.Arms, n.SampleRatio, n.Winner
 		}
 	}
 	return c, together(func() error {
@@ -605,6 +625,8 @@ const (
 	daysShown  = 30
 )
 
+// statistics shows the last hours or days of a journey, of all versions or of one, in the order of
+// the newest definition's nodes.
 func (v *visit) statistics() error {
 	ctx := v.r.Context()
 	h, err := v.loadJourney(ctx, "statistics")
@@ -705,6 +727,8 @@ func (p versionsPage) Standing(version int) (in standingIn) {
 	return in
 }
 
+// versions shows a page of the versions, and what is different between two of them: the last two if
+// none are chosen.
 func (v *visit) versions() error {
 	ctx := v.r.Context()
 	h, err := v.loadJourney(ctx, "versions")
@@ -755,6 +779,8 @@ type comparePage struct {
 	Versions []option // that From and To can be
 }
 
+// compare shows two versions, or one and the draft, on one canvas. Old versions that the list has
+// no more can be named in the address.
 func (v *visit) compare() error {
 	ctx, id, q := v.r.Context(), v.r.PathValue("id"), v.r.URL.Query()
 	data := comparePage{From: q.Get("from"), To: q.Get("to")}

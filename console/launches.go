@@ -84,6 +84,7 @@ type launchPage struct {
 	Occurrences []launch
 	EndsAt      time.Time // when its rate has let everybody in, zero if that is not known
 	Points      []statisticsPoint
+	Why         []string  // why nobody was let in, or not everybody
 	Stalled     time.Time // since when it waits for a worker, or leads of it do; zero if that is not long
 }
 
@@ -93,13 +94,14 @@ const occurrencesShown = "20"
 // beforeLaunch is how much is shown of what was before a launch, to compare with.
 const beforeLaunch = 6 * time.Hour
 
+// launch shows how far a launch is, every 3 s anew until it has ended.
 func (v *visit) launch() error {
 	ctx := v.r.Context()
 	l, err := v.gateway.launch(ctx, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	data := launchPage{launch: l}
+	data := launchPage{launch: l, Why: v.leftOut(l)}
 	var j journey
 	err = together(func() (err error) {
 		j, err = v.gateway.journey(ctx, l.JourneyID)
@@ -139,6 +141,54 @@ func (v *visit) launch() error {
 	}
 	return v.render(page{Name: "launch", Title: v.launchName(l, data.Journey), Place: "launches", Live: live, Scripts: []string{"chart.js"},
 		Back: &link{Path: "/launches", Text: v.t("launches.title")}, Data: data})
+}
+
+// leftOut says why a launch has let nobody in, or not everybody, in sentences.
+func (v *visit) leftOut(l launch) (sentences []string) {
+	if l.Empty {
+		for _, part := range []struct {
+			key string
+			n   int64
+		}{
+			{"reentry", int64(l.SkippedBy.Reentry)}, {"missing", int64(l.SkippedBy.Missing)}, {"left", int64(l.SkippedBy.Left)}, {"heldOut", l.HeldOut},
+		} {
+			if part.n > 0 {
+				sentences = append(sentences, v.t("launches.why."+part.key, "n", part.n))
+			}
+		}
+		if l.Total == 0 {
+			sentences = append(sentences, v.t("launches.why.nobody"))
+		}
+	}
+	if l.Test != nil && l.Test.Status == waypost.TestStopped {
+		sentences = append(sentences, v.t("launches.why.stopped", "n", l.Held))
+	}
+	return sentences
+}
+
+// changeRate takes the form that changes how fast a launch lets leads in.
+func (v *visit) changeRate() error {
+	id := v.r.PathValue("id")
+	body := map[string]any{"ratePerSecond": nil}
+	if text := strings.TrimSpace(v.r.PostFormValue("rate")); text != "" {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || rate <= 0 || math.IsNaN(rate) || math.IsInf(rate, 0) {
+			v.flash("bad", v.t("launch.rate")+": "+v.t("form.positive"))
+			return v.redirect("/launches/"+id, nil)
+		}
+		body["ratePerSecond"] = rate
+	}
+	err := v.gateway.do(v.r.Context(), waypost.GrantJourneysRun, http.MethodPatch, launchesPath+url.PathEscape(id), body, nil)
+	if err != nil {
+		faults, general, err := faultsOf(err)
+		if err != nil {
+			return err
+		}
+		v.flash("bad", cmp.Or(faults["ratePerSecond"], general))
+		return v.redirect("/launches/"+id, nil)
+	}
+	v.flash("ok", v.t("launches.done.rate"))
+	return v.redirect("/launches/"+id, nil)
 }
 
 // launchName is what people call a launch: its journey and, unless it recurs, when it begins or began.
@@ -187,6 +237,7 @@ type newLaunchPage struct {
 	Forecast  *forecastView
 	Key       string // the Idempotency-Key of this launch
 	Everybody bool
+	Tests     bool // the journey has a split with a winner, so that a part can enter first
 }
 
 // OnePerson tells whether a filter is set that few leads match.
@@ -202,13 +253,14 @@ type customRow struct {
 
 // launchFields are the inputs of the form, which its review hands on.
 var launchFields = slices.Concat(
-	[]string{"who", "segment", "leadsIds"}, launchTexts, launchNumbers, launchDates, []string{"birthday"},
-	customNames(), []string{"when", "at", "preset", "cron", "timezone", "rate", "group"},
+	[]string{"who", "segment", "leadsIds"}, launchTexts, launchNumbers, launchDates, launchOthers,
+	customNames(), []string{"when", "at", "preset", "cron", "timezone", "rate", "group", "testLeads", "testAfter", "testUndecided"},
 )
 
 // Filters of the audience by how their values are written.
 var (
 	launchTexts   = []string{"name", "mobilePhone", "email", "externalId"}
+	launchOthers  = []string{"birthday", "importId"} // of more than one lead
 	launchNumbers = []string{"leadsGroup", "region", "gender"}
 	launchDates   = []string{"createdFrom", "createdTo", "updatedFrom", "updatedTo"}
 )
@@ -247,6 +299,15 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	if err != nil {
 		return data, err
 	}
+	text, err := v.definitionOf(ctx, data.Head.Journey)
+	if err != nil {
+		return data, err
+	}
+	d, err := define(text)
+	if err != nil {
+		return data, err
+	}
+	data.Tests = slices.ContainsFunc(d.Nodes, func(n node) bool { return n.Winner != nil })
 	data.Values = map[string]string{}
 	for _, name := range launchFields {
 		data.Values[name] = strings.TrimSpace(v.r.PostFormValue(name))
@@ -257,6 +318,9 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	}
 	if data.Values["when"] == "" {
 		data.Values["when"] = "now"
+	}
+	if data.Values["testAfter"] == "" {
+		data.Values["testAfter"] = testHours(d)
 	}
 	if data.Values["timezone"] == "" {
 		data.Values["timezone"] = v.chosen.Zone.String()
@@ -271,6 +335,21 @@ func (v *visit) loadLaunchForm() (data newLaunchPage, err error) {
 	}
 	data.Zones = commonZones
 	return data, nil
+}
+
+// testHours is what the form begins with for how long the others are held at most: two days, and a day longer
+// than the split waits before it compares its arms.
+func testHours(d definition) string {
+	hours := 48.0
+	for _, n := range d.Nodes {
+		if winner, ok := n.Winner.(map[string]any); ok {
+			text, _ := winner["after"].(string)
+			after, _ := waypost.ParseDuration(text) // published ones are right
+			hours = max(hours, math.Ceil(time.Duration(after).Hours())+24)
+			break
+		}
+	}
+	return strconv.FormatFloat(hours, 'f', -1, 64)
 }
 
 func (v *visit) newLaunch() error {
@@ -314,7 +393,7 @@ func (v *visit) audienceOf(values, faults map[string]string) map[string]any {
 		return map[string]any{"segment": values["segment"]}
 	}
 	filter := map[string]any{}
-	for _, name := range append(launchTexts[:len(launchTexts):len(launchTexts)], "birthday") {
+	for _, name := range slices.Concat(launchTexts, launchOthers) {
 		if values[name] != "" {
 			filter[name] = values[name]
 		}
@@ -359,7 +438,8 @@ func noteFaults(err error, data *newLaunchPage) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group", "audience.segment": "segment"}
+	names := map[string]string{"schedule.cron": "cron", "schedule.timezone": "timezone", "startAt": "at", "ratePerSecond": "rate", "controlGroup": "group", "audience.segment": "segment",
+		"test": "testLeads", "test.leads": "testLeads", "test.share": "testLeads", "test.after": "testAfter", "test.undecided": "testUndecided"}
 	for target, text := range faults {
 		name := strings.TrimPrefix(target, "audience.filter.")
 		if strings.HasPrefix(target, "audience.leadsIds") {
@@ -439,9 +519,12 @@ type plan struct {
 	RatePerSecond float64           `json:"ratePerSecond,omitempty"`
 	ControlGroup  float64           `json:"controlGroup,omitempty"`
 	Schedule      map[string]string `json:"schedule,omitempty"`
+	Test          map[string]any    `json:"test,omitempty"`
 	at            time.Time
 }
 
+// planOf is the body of a launch by the form. What is wrong with it is put into the faults of data
+// by field; the plan is to be used only if there are none.
 func (v *visit) planOf(data *newLaunchPage) plan {
 	values, faults := data.Values, data.Faults
 	p := plan{Audience: v.audienceOf(values, faults)}
@@ -473,7 +556,38 @@ func (v *visit) planOf(data *newLaunchPage) plan {
 	if p.ControlGroup >= 1 {
 		faults["group"] = v.t("launch.groupRange")
 	}
+	if values["testLeads"] != "" {
+		p.Test = v.testOf(values, faults, p.Schedule != nil)
+	}
 	return p
+}
+
+// testOf is the test of a launch that the form describes: so many leads, or such a share, enter first.
+func (v *visit) testOf(values, faults map[string]string, recurs bool) map[string]any {
+	test := map[string]any{}
+	if percent, share := strings.CutSuffix(strings.ReplaceAll(values["testLeads"], "％", "%"), "%"); share {
+		n, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)
+		if err != nil || !(n > 0 && n < 100) {
+			faults["testLeads"] = v.t("launch.testShareRange")
+		}
+		test["share"] = n / 100
+	} else {
+		leads, err := strconv.ParseInt(values["testLeads"], 10, 64)
+		if err != nil || leads < 1 {
+			faults["testLeads"] = v.t("launch.testLeadsRange")
+		}
+		test["leads"] = leads
+	}
+	hours, err := strconv.ParseFloat(values["testAfter"], 64)
+	if err != nil || !(hours > 0 && hours <= 90*24) {
+		faults["testAfter"] = v.t("launch.testAfterRange")
+	}
+	if recurs {
+		faults["testLeads"] = v.t("launch.testRecurring")
+	}
+	after := time.Duration(hours * float64(time.Hour)).Round(time.Second)
+	test["after"], test["undecided"] = waypost.Duration(after).String(), cmp.Or(values["testUndecided"], string(waypost.UndecidedSplit))
+	return test
 }
 
 // sendLaunch takes the form, and launches once its review is confirmed.
@@ -563,12 +677,19 @@ func (v *visit) reviewLaunch(data newLaunchPage, p plan) (err error) {
 	} else {
 		data.Words += v.t("launch.words.fast")
 	}
+	if p.Test != nil {
+		if share, ok := p.Test["share"].(float64); ok {
+			data.Words += " " + v.t("launch.words.testShare", "share", groupShare(share), "hours", data.Values["testAfter"])
+		} else {
+			data.Words += " " + v.t("launch.words.test", "n", p.Test["leads"], "hours", data.Values["testAfter"])
+		}
+	}
 	if data.Slow { // so would be the forecast
 		return v.launchForm(http.StatusOK, data)
 	}
 	data.Forecast, err = v.forecastOf(data.Head.Journey.ID, map[string]any{"audience": p.Audience}, p.ControlGroup)
 	if asked := (*waypost.Error)(nil); err != nil && !errors.As(err, &asked) {
-		return err // without a forecast, which takes a slot of few, the launch can be confirmed all the same
+		return err // without a forecast, of which few run at once, the launch can be confirmed all the same
 	}
 	return v.launchForm(http.StatusOK, data)
 }

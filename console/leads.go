@@ -63,6 +63,7 @@ func (v *visit) leadFilters() (filterBar, error) {
 		{Name: "gender", Label: v.t("leads.field.gender"), Type: "select", Options: options(v, "leads.gender.", genders), Further: true},
 		{Name: "test", Label: v.t("leads.field.test"), Type: "select", Options: options(v, "leads.is.", booleans), Further: true},
 		{Name: "birthday", Label: v.t("leads.birthdayFilter"), Further: true},
+		{Name: "importId", Label: v.t("leads.importFilter"), Further: true},
 		{Name: "createdFrom", Label: v.t("leads.createdFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "createdTo", Label: v.t("leads.createdTo"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
 		{Name: "updatedFrom", Label: v.t("leads.updatedFrom"), Type: "datetime-local", Zone: v.chosen.Zone, Further: true},
@@ -167,6 +168,7 @@ func newFact(name, value string) fact {
 // chapter is one thing that happened to a lead.
 type chapter struct {
 	At                                   time.Time
+	Came                                 time.Time // of an event that came at another time than it occurred
 	Icon, Tone, What, Path, Detail, Node string
 }
 
@@ -181,6 +183,7 @@ func (v *visit) leadID() (int64, error) {
 	return id, nil
 }
 
+// lead shows a lead with the newest mostChapters of each: enrollments, messages and events.
 func (v *visit) lead() error {
 	id, err := v.leadID()
 	if err != nil {
@@ -269,10 +272,14 @@ func (v *visit) story(p leadPage, sent list[delivery], events list[event]) (stor
 		ends(sent.NextCursor, sent.Items[n-1].At())
 	}
 	for _, e := range events.Items {
-		add(chapter{At: e.AcceptedAt, Icon: "event", What: v.t("leads.story.event", "name", e.Name), Detail: clipped(string(e.Properties))})
+		c := chapter{At: e.OccurredAt, Icon: "event", What: v.t("leads.story.event", "name", e.Name), Detail: clipped(string(e.Properties))}
+		if !e.AcceptedAt.Equal(e.OccurredAt) {
+			c.Came = e.AcceptedAt
+		}
+		add(c)
 	}
 	if n := len(events.Items); n > 0 {
-		ends(events.NextCursor, events.Items[n-1].AcceptedAt)
+		ends(events.NextCursor, events.Items[n-1].OccurredAt)
 	}
 	slices.SortStableFunc(story, func(a, b chapter) int { return b.At.Compare(a.At) })
 	return slices.DeleteFunc(story, func(c chapter) bool { return c.At.Before(floor) }), cut
@@ -288,7 +295,7 @@ func clipped(text string) string {
 
 // leadFields are the fields of a lead in the order of its pages, and how they are written.
 var leadFields = []struct{ name, kind string }{
-	{"name", "text"}, {"mobilePhone", "lines"}, {"email", "email"}, {"gender", "gender"}, {"birthday", "date"}, {"externalId", "text"}, {"openId", "text"},
+	{"name", "text"}, {"mobilePhone", "lines"}, {"email", "email"}, {"gender", "gender"}, {"birthday", "text"}, {"externalId", "text"}, {"openId", "text"},
 	{"region", "number"}, {"leadsGroup", "number"}, {"wechat", "text"}, {"qq", "text"}, {"telephone", "tel"}, {"company", "text"},
 	{"companyPhone", "tel"}, {"companyEmail", "email"}, {"companyWebsite", "text"}, {"address", "area"}, {"remark", "area"},
 }
@@ -375,6 +382,9 @@ func (v *visit) leadInputs(form url.Values, custom pairs, faults map[string]stri
 			in.Type, in.Hint = "area", v.t("leads.phoneHint")
 		case "gender":
 			in.Type, in.Options = "select", v.orNotSet(options(v, "leads.gender.", genders))
+		}
+		if f.name == "birthday" {
+			in.Hint = v.t("leads.birthdayHint")
 		}
 		p.Fields = append(p.Fields, in)
 	}

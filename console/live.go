@@ -13,8 +13,8 @@ import (
 	"waypost"
 )
 
-// liveHeader is set by live.js, which looks for changes of a page. The answer has in it the
-// seconds until the next look, 0 for none.
+// liveHeader is set by live.js, which asks for changes of a page. In the answer it is the number of
+// seconds until live.js asks again, 0 for never.
 const liveHeader = "X-Live"
 
 // Bounds of what is kept for those who look at live pages.
@@ -80,7 +80,7 @@ func (v *visit) makeLive(handle func(*visit) error) (c liveContent, err error) {
 	return c, nil
 }
 
-// unsent takes what a handler answers to nobody.
+// unsent is a ResponseWriter that drops what makeLive's handler writes.
 type unsent http.Header
 
 func (u unsent) Header() http.Header         { return http.Header(u) }
@@ -137,14 +137,14 @@ func (l *liveParts) get(key string, build func() (liveContent, error)) (liveCont
 	l.parts[key] = p
 	began := l.now()
 	l.mu.Unlock()
-	defer l.keep(key, p, began)
+	defer l.finish(key, p, began)
 	p.content, p.err = build()
 	return p.content, p.err
 }
 
-// keep ends the making of a content, which is as old as its begin, and drops those that are too
-// old. It does not keep a failure, nor what would be more than maxLive with all others.
-func (l *liveParts) keep(key string, p *livePart, began time.Time) {
+// finish ends the making of a content, which is as old as its begin, and drops those that are too
+// old. It stores no failure, nor what would be more than maxLive with all others.
+func (l *liveParts) finish(key string, p *livePart, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.until = began.Add(time.Duration(p.content.every) * time.Second)
@@ -164,7 +164,7 @@ func (l *liveParts) keep(key string, p *livePart, began time.Time) {
 	}
 }
 
-// forget has the next get of a key make it anew.
+// forget drops the content of a key, so that the next get makes it.
 func (l *liveParts) forget(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -70,10 +70,11 @@ func (u usersOfTwo) UserByLink(ctx context.Context, token string) (waypost.User,
 	return found, err
 }
 
-func (u usersOfTwo) TakeLink(ctx context.Context, token, hash string) (waypost.User, error) {
-	found, err := u.orgUsers.TakeLink(ctx, token, hash)
+func (u usersOfTwo) TakeLink(ctx context.Context, by waypost.Author, token, hash string) (waypost.User, error) {
+	found, err := u.orgUsers.TakeLink(ctx, by, token, hash)
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		return u.Store.TakeLink(ctx, otherOrg, token, hash)
+		by.Org = otherOrg
+		return u.Store.TakeLink(ctx, by, token, hash)
 	}
 	return found, err
 }
@@ -90,7 +91,7 @@ func TestLiveContentIsNotMixed(t *testing.T) {
 		return http.StatusOK, fmt.Sprintf(`{"items":[{"launchId":"lch_%d","status":"scheduled","startAt":"2026-01-31T20:00:00Z"}],"nextCursor":null}`, asked.Add(1))
 	})
 	stranger := func() *visitor {
-		_, link, err := s.store.CreateUser(t.Context(), waypost.User{Org: otherOrg, Email: "eve@example.com", Name: "Eve", Role: waypost.RoleViewer})
+		_, link, err := s.store.CreateUser(t.Context(), ops, waypost.User{Org: otherOrg, Email: "eve@example.com", Name: "Eve", Role: waypost.RoleViewer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func TestStory(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 31, 12, minute, 0, 0, time.UTC) }
 	p := leadPage{Lead: waypost.Lead{CreatedAt: at(0)}, Enrollments: []enrollmentAnswer{{JourneyID: "jrn_1", CreatedAt: at(5), EndedAt: at(30), Status: waypost.EnrollmentCompleted}}}
 	sent := list[delivery]{Items: []delivery{{Status: waypost.DeliverySucceeded, LastAttemptAt: at(20)}, {Status: waypost.DeliveryFailed, ErrorClass: "network", LastAttemptAt: at(10)}}}
-	events := list[event]{Items: []event{{Name: "purchase", AcceptedAt: at(15), Properties: json.RawMessage(`{}`)}}}
+	events := list[event]{Items: []event{{Name: "purchase", OccurredAt: at(15), AcceptedAt: at(16), Properties: json.RawMessage(`{}`)}}}
 	minutes := func(story []chapter) (out []int) {
 		for _, c := range story {
 			out = append(out, c.At.Minute())
@@ -182,6 +182,9 @@ func TestStory(t *testing.T) {
 	story, cut := visitIn(t, "en").story(p, sent, events)
 	if got := minutes(story); cut || !reflect.DeepEqual(got, []int{30, 20, 15, 10, 5, 0}) {
 		t.Errorf("whole: %v, %v", got, cut)
+	}
+	if !story[2].Came.Equal(at(16)) || !story[1].Came.IsZero() {
+		t.Errorf("when the event came: %v", story[2].Came)
 	}
 	if story[3].What != "Failed · Network error" || story[2].Detail != "" {
 		t.Errorf("told: %+v", story)
@@ -223,7 +226,7 @@ func TestAddressesOfArticles(t *testing.T) {
 			t.Errorf("%q: %q", address, got)
 		}
 	}
-	for text, want := range map[string]string{"": "", "a": "a", "=SUM(A1)": "'=SUM(A1)", "-1": "'-1"} {
+	for text, want := range map[string]string{"": "", "a": "a", "=SUM(A1)": "'=SUM(A1)", "-1": "'-1", " =1": "' =1", "\n=1": "'\n=1", "＝1": "'＝1", "x=1": "x=1"} {
 		if got := asCell(text); got != want {
 			t.Errorf("cell %q: %q", text, got)
 		}

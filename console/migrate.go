@@ -178,7 +178,7 @@ func (v *visit) loadBoth(data *migratePage) error {
 	return nil
 }
 
-// nodeMap says who goes on where.
+// nodeMap maps each node that people leave to the one that they go on at.
 func (p migratePage) nodeMap() map[string]string {
 	nodes := map[string]string{}
 	for _, s := range p.In.Nodes {
@@ -222,7 +222,8 @@ func (v *visit) migrate() error {
 	return v.redirect(data.Head.At+"/migrate", query)
 }
 
-// affected is who is in a journey when its draft is published, and what may become of them.
+// affected lists the nodes at which people stand in the published versions of a journey, and whether
+// its draft has these nodes.
 func (v *visit) affected(h journeyHead) ([]standingIn, error) {
 	found, err := v.people(h.Journey.ID, h.Journey.PublishedVersion+1)
 	if err != nil {

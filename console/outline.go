@@ -40,7 +40,8 @@ type outlineStep struct {
 // way is one way on from a node.
 type way struct {
 	Label string
-	Code  bool // the label is a condition
+	Name  string // as statistics have it
+	Code  bool   // the label is a condition
 	Next  string
 	Title string // of the next node, "" where the journey ends
 	Count int64
@@ -167,7 +168,7 @@ func (o *outline) meet(ways []way, stops []string) string {
 	return ""
 }
 
-// reach returns a node and all that can follow it.
+// reach returns a node and all nodes that can follow it.
 func (o *outline) reach(id string) map[string]bool {
 	seen, known := o.reached[id]
 	if known {
@@ -190,34 +191,33 @@ func (o *outline) reach(id string) map[string]bool {
 func (o *outline) ways(n node) []way {
 	var ways []way
 	c := o.counts[n.ID]
-	add := func(label, next string, code bool) {
-		w := way{Label: label, Code: code, Next: next, Of: c.Entered}
+	add := func(label, name, next string, code bool) {
+		w := way{Label: label, Name: name, Code: code, Next: next, Count: c.took(name, next), Of: c.Entered}
+		if i := slices.IndexFunc(ways, func(other way) bool { return other.Name == name && other.Next == next }); i >= 0 {
+			ways[i].Label += " / " + label // statistics count events of one name together
+			return
+		}
 		target, found := o.nodes[next]
-		w.Ends = !found
-		if found {
+		if w.Ends = !found; found {
 			w.Title = target.Title()
-			for _, e := range c.Edges {
-				if e.Next == next {
-					w.Count = e.Count
-				}
-			}
 		}
 		ways = append(ways, w)
 	}
 	switch n.Type {
 	case "exit", "":
 	case "branch":
-		for _, c := range n.Cases {
-			add(c.When, c.Next, true)
+		for i, c := range n.Cases {
+			add(c.When, waypost.WayCase+strconv.Itoa(i), c.Next, true)
 		}
-		add(o.t("journey.way.otherwise"), n.Otherwise, false)
+		add(o.t("journey.way.otherwise"), waypost.WayOtherwise, n.Otherwise, false)
 	case "split":
 		sum := 0
 		for _, a := range n.Arms {
 			sum += a.Weight
 		}
 		for i, a := range n.Arms {
-			add(o.t("journey.way.arm", "arm", armName(strconv.Itoa(i+1)), "share", shareOf(int64(a.Weight), int64(sum))), a.Next, false)
+			label := o.t("journey.way.arm", "arm", armName(strconv.Itoa(i+1)), "share", shareOf(int64(a.Weight), int64(sum)))
+			add(label, waypost.WayArm+strconv.Itoa(i), a.Next, false)
 		}
 	case "waitForEvent":
 		for _, e := range n.Events {
@@ -225,29 +225,29 @@ func (o *outline) ways(n node) []way {
 			if e.When != "" {
 				label += " · " + e.When
 			}
-			add(label, e.Next, false)
+			add(label, waypost.WayEvent+e.Event, e.Next, false)
 		}
 		if len(n.Events) > 0 {
-			add(o.t("journey.way.timeout"), n.OnTimeout, false)
+			add(o.t("journey.way.timeout"), waypost.WayOnTimeout, n.OnTimeout, false)
 			break
 		}
 		fallthrough
 	default:
-		other, key := n.OnFailure, "failed"
+		other, name, key := n.OnFailure, waypost.WayOnFailure, "failed"
 		switch n.Type {
 		case "waitForEvent", "waitFor":
-			other, key = n.OnTimeout, "timeout"
+			other, name, key = n.OnTimeout, waypost.WayOnTimeout, "timeout"
 		case "updateLead", "emit":
 			key = "notDone"
 		case "waitUntil":
-			other, key = n.OnMissed, "missed"
+			other, name, key = n.OnMissed, waypost.WayOnMissed, "missed"
 		}
-		if other == "" || other == n.Next {
-			add("", n.Next, false)
+		if other == "" && n.Lead == "" {
+			add("", waypost.WayNext, n.Next, false)
 			break
 		}
-		add(o.t("journey.way."+n.Type), n.Next, false)
-		add(o.t("journey.way."+key), other, false)
+		add(o.t("journey.way."+n.Type), waypost.WayNext, n.Next, false)
+		add(o.t("journey.way."+key), name, other, false)
 	}
 	return ways
 }

@@ -67,6 +67,34 @@ func TestOutline(t *testing.T) {
 	}
 }
 
+// Ways that meet at one node, or end the journey, have each its own count.
+func TestOutlineCounts(t *testing.T) {
+	t.Parallel()
+	var d definition
+	if err := json.Unmarshal([]byte(`{"start":"w","nodes":[{"id":"w","type":"waitForEvent","event":"nb","timeout":"1s","next":"b","onTimeout":"b"},
+		{"id":"b","type":"branch","cases":[{"when":"a","next":"end"},{"when":"b"}],"otherwise":"end"},
+		{"id":"end","type":"waitForEvent","events":[{"event":"x"},{"event":"x","when":"y"}],"timeout":"1h"}]}`), &d); err != nil {
+		t.Fatal(err)
+	}
+	var c counts
+	if err := json.Unmarshal([]byte(`{"nodes":[{"nodeId":"w","entered":6,"edges":[{"next":"b","way":"next","count":2},{"next":"b","way":"onTimeout","count":4}],"ends":[]},
+		{"nodeId":"b","entered":6,"edges":[{"next":"end","way":"case:0","count":1},{"next":"end","way":"otherwise","count":2}],"ends":[{"way":"case:1","count":3}]},
+		{"nodeId":"end","entered":3,"edges":[],"ends":[{"way":"event:x","count":2},{"way":"onTimeout","count":1}]}]}`), &c); err != nil {
+		t.Fatal(err)
+	}
+	v := &visit{chosen: preferences{Language: "en"}}
+	var counted []string
+	for _, s := range v.newOutline(journeyHead{Definition: d, Counts: c, At: "/journeys/jrn_1"}, nil, nil).whole(d) {
+		for _, w := range s.Ways {
+			counted = append(counted, fmt.Sprintf("%s %s %d", s.ID, w.Name, w.Count))
+		}
+	}
+	want := "w next 2, w onTimeout 4, b case:0 1, b case:1 3, b otherwise 2, end event:x 2, end onTimeout 1"
+	if got := strings.Join(counted, ", "); got != want {
+		t.Errorf("counted %s, want %s", got, want)
+	}
+}
+
 // A definition of the largest size, in which every node leads to every later one, takes no time.
 func TestOutlineLarge(t *testing.T) {
 	t.Parallel()

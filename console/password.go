@@ -15,29 +15,32 @@ const (
 // hashing are the parameters of new hashes. It is a variable for tests.
 var hashing = argon2id.DefaultParams
 
-// passwords hashes passwords by argon2id, a few at a time: each takes 64 MiB for a moment.
+// passwords hashes passwords by argon2id, a few at a time: each takes 64 MiB for a moment. Known
+// devices and people who are signed in have permits of their own: however many strangers wait, they
+// do not wait behind them.
 type passwords struct {
-	slots chan struct{}
-	dummy string // the hash that is compared where there is none, to take the same time
+	strangers, known chan struct{}
+	dummy            string // the hash that is compared where there is none, to take the same time
 }
 
 func newPasswords() (*passwords, error) {
 	dummy, err := argon2id.CreateHash("", hashing)
-	return &passwords{make(chan struct{}, 4), dummy}, err
+	return &passwords{make(chan struct{}, 4), make(chan struct{}, 2), dummy}, err
 }
 
-// enter waits for a slot.
-func (p *passwords) enter(ctx context.Context) (leave func(), err error) {
+// enter waits for a permit, until the context ends.
+func enter(ctx context.Context, permits chan struct{}) (leave func(), err error) {
 	select {
-	case p.slots <- struct{}{}:
-		return func() { <-p.slots }, nil
+	case permits <- struct{}{}:
+		return func() { <-permits }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
+// hash hashes a password that somebody with a link or a session has chosen.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
-	leave, err := p.enter(ctx)
+	leave, err := enter(ctx, p.known)
 	if err != nil {
 		return "", err
 	}
@@ -45,9 +48,10 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(password, hashing)
 }
 
-// matches tells whether a password is the one of a hash; none is that of "".
-func (p *passwords) matches(ctx context.Context, password, hash string) (bool, error) {
-	leave, err := p.enter(ctx)
+// matches tells, with one of the permits, whether a password has this hash. For the hash "" it takes
+// as long and is false.
+func (p *passwords) matches(ctx context.Context, permits chan struct{}, password, hash string) (bool, error) {
+	leave, err := enter(ctx, permits)
 	if err != nil {
 		return false, err
 	}

@@ -35,8 +35,8 @@ func (c *console) cookie(r *http.Request, name string) string {
 	return value
 }
 
-// keep sets a cookie for a time; a time below 0 deletes it.
-func (v *visit) keep(name, value string, life time.Duration) {
+// setCookie sets a cookie for a time; a time below 0 deletes it.
+func (v *visit) setCookie(name, value string, life time.Duration) {
 	http.SetCookie(v.w, &http.Cookie{
 		Name: v.cookieName(name), Value: url.QueryEscape(value), Path: "/", MaxAge: int(life / time.Second),
 		HttpOnly: true, Secure: v.secure, SameSite: http.SameSiteLaxMode,
@@ -47,7 +47,7 @@ func (v *visit) keep(name, value string, life time.Duration) {
 func (v *visit) take(name string) string {
 	value := v.cookie(v.r, name)
 	if value != "" {
-		v.keep(name, "", -time.Second)
+		v.setCookie(name, "", -time.Second)
 	}
 	return value
 }
@@ -96,7 +96,7 @@ func (v *visit) choose() error {
 	form := v.r.PostForm
 	for _, name := range []string{"language", "theme", "stage"} {
 		if form.Has(name) {
-			v.keep(name, form.Get(name), year)
+			v.setCookie(name, form.Get(name), year)
 		}
 	}
 	back := localPath(form.Get("back"))

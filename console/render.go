@@ -115,8 +115,8 @@ type link struct {
 	Here       bool
 }
 
-// render answers with a page inside the layout. One that has not changed since the browser
-// got it is 304 without a body. For all who look at a live page, it keeps its content instead.
+// render answers with a page inside the layout, 304 if the browser has it. Within makeLive it stores
+// the content for all who look at the page, and answers nothing.
 func (v *visit) render(p page) error {
 	template := v.pages[v.chosen.Language][p.Name]
 	if template == nil {
@@ -180,7 +180,7 @@ func zipped(body []byte) []byte {
 	return out.Bytes()
 }
 
-// nonce is for one answer: its policy takes the style sheets with this nonce too.
+// nonce makes a nonce and adds it to the policy of this answer, which then takes style sheets with it.
 func (v *visit) nonce() string {
 	n := rand.Text()
 	v.w.Header().Set("Content-Security-Policy", strings.Replace(policy, "style-src 'self'", "style-src 'self' 'nonce-"+n+"'", 1))

@@ -21,10 +21,29 @@ var routes = []route{
 	{"POST", "/sign-in", anyone, (*visit).signInByPassword},
 	{"GET", "/sign-in/oidc", anyone, (*visit).goToIssuer},
 	{"GET", "/sign-in/oidc/callback", anyone, (*visit).returnFromIssuer},
+	{"POST", logoutPath, anyone, (*visit).signOutByIssuer},
 	{"GET", "/sign-in/link", anyone, (*visit).showLink},
 	{"POST", "/sign-in/link", anyone, (*visit).takeLink},
+	{"GET", secondStepPath, anyone, (*visit).secondStep},
+	{"POST", secondStepPath, anyone, (*visit).takeSecondStep},
+	{"POST", "/sign-in/passkey", anyone, (*visit).takePasskey},
 	{"POST", "/sign-out", anyone, (*visit).signOut},
 	{"POST", "/preferences", anyone, (*visit).choose},
+
+	// Also for those who cannot go on without a second factor: enrolling says who may come here.
+	{"GET", factorPath, anyone, (*visit).secondFactor},
+	{"GET", factorPath + "/app", anyone, enrolling((*visit).setUpApp)},
+	{"POST", factorPath + "/app", anyone, enrolling((*visit).saveApp)},
+	{"POST", factorPath + "/passkeys", anyone, enrolling((*visit).savePasskey)},
+	{"POST", factorPath + "/passkeys/{id}/remove", waypost.RoleViewer, enrolling((*visit).removePasskey)},
+	{"POST", factorPath + "/app/remove", waypost.RoleViewer, enrolling((*visit).removeApp)},
+	{"POST", factorPath + "/codes", waypost.RoleViewer, enrolling((*visit).renewRecoveryCodes)},
+	{"POST", factorPath + "/prove", waypost.RoleViewer, (*visit).prove},
+
+	{"GET", accountPath, waypost.RoleViewer, (*visit).account},
+	{"POST", accountPath + "/password", waypost.RoleViewer, (*visit).changePassword},
+	{"POST", accountPath + "/sessions/end", waypost.RoleViewer, (*visit).endOtherSessions},
+	{"POST", accountPath + "/sessions/{id}/end", waypost.RoleViewer, (*visit).endSession},
 
 	{"GET", "/{$}", waypost.RoleViewer, live((*visit).overview)},
 	{"GET", "/deliveries", waypost.RoleViewer, live((*visit).deliveries)},
@@ -139,6 +158,7 @@ var routes = []route{
 	{"GET", "/launches/{id}", waypost.RoleViewer, live((*visit).launch)},
 	{"POST", "/launches/{id}/pause", waypost.RoleMarketer, controlLaunch("pause")},
 	{"POST", "/launches/{id}/resume", waypost.RoleMarketer, controlLaunch("resume")},
+	{"POST", "/launches/{id}/rate", waypost.RoleMarketer, (*visit).changeRate},
 	{"POST", "/launches/{id}/cancel", waypost.RoleMarketer, controlLaunch("cancel")},
 
 	{"GET", "/audit", waypost.RoleAdmin, (*visit).audit},
@@ -147,7 +167,10 @@ var routes = []route{
 	{"POST", "/users", waypost.RoleAdmin, (*visit).addUser},
 	{"POST", "/users/{id}/role", waypost.RoleAdmin, (*visit).changeRole},
 	{"POST", "/users/{id}/reset", waypost.RoleAdmin, (*visit).resetUser},
+	{"POST", "/users/{id}/second-factor", waypost.RoleAdmin, (*visit).removeUserFactor},
 	{"POST", "/users/{id}/disable", waypost.RoleAdmin, (*visit).disableUser},
+	{"POST", "/users/{id}/release", waypost.RoleAdmin, (*visit).releaseUser},
+	{"POST", "/users/{id}/delete", waypost.RoleAdmin, (*visit).deleteUser},
 }
 
 // navigation lists the places of the sidebar. One is shown if its path has a route that the

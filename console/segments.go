@@ -75,6 +75,7 @@ func (v *visit) countSegment() error {
 }
 
 func (v *visit) renderSegment(p segmentPage) error {
+	p.Problems = v.inWords(p.Problems)
 	return v.render(page{
 		Name: "segment", Title: p.Name, Place: "segments", Scripts: []string{"segment.js"},
 		Back: &link{Path: "/segments", Text: v.t("segments.title")}, Data: p,

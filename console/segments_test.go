@@ -136,3 +136,43 @@ func TestLaunchToSlowSegment(t *testing.T) {
 		t.Errorf("HTTP %d, %s", got.Status, got.Body)
 	}
 }
+
+// The pages of what was stored before a check tell what it would be refused for now, in the language of
+// the person; others tell nothing.
+func TestStoredProblems(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const problems = `[{"code":"OutOfRange","target":"when","message":"a window that is longer than the 90 days for which events are kept (WAYPOST_RETENTION_EVENTS) must be whole days, ` +
+		`a multiple of 24h, because older events are counted by day; write duration(\"2184h\")"},{"code":"InvalidFormat","target":"nodes[0].when","message":"line 1, column 13: lead.gender is a number: write <lead.gender == 1>"}]`
+	journey := func(problems string) string {
+		return `{"id":"jrn_1","name":"J","status":"active","publishedVersion":1,"draft":{"name":"J"},"problems":` + problems + `}`
+	}
+	segment := func(problems string) string {
+		return `{"id":"seg_1","name":"gold","when":"true","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z","problems":` + problems + `}`
+	}
+	s.answers(map[string]string{
+		"/v1/journeys/jrn_1": journey(problems), "/v1/journeys/jrn_1/versions/1": `{"version":1,"definition":{"name":"J"}}`,
+		"/v1/journeys/jrn_2": journey("[]"), "/v1/journeys/jrn_3": journey("null"), // whose id is jrn_1, too
+		"/v1/segments/seg_1": segment(problems), "/v1/segments/seg_2": segment("[]"), "/v1/segments/seg_3": segment("null"),
+	})
+	v, _ := s.as(waypost.RoleViewer)
+	for language, says := range map[string][]string{
+		"en": {"goes on as it did", "must be whole days", "lead.gender is a number: write &lt;lead.gender == 1&gt;", `<span class="mono">nodes[0].when</span>`},
+		"zh": {"现在再次", "时间窗口超过事件保留的 90 天（WAYPOST_RETENTION_EVENTS）时，必须是整天", "lead.gender 是数字，请写 &lt;lead.gender == 1&gt;", `<span class="mono">nodes[0].when</span>`},
+	} {
+		v.setCookie("language", language)
+		for _, path := range []string{"/segments/seg_1", "/journeys/jrn_1", "/journeys/jrn_1/statistics"} {
+			got := v.get(path)
+			for _, part := range append(says, `id="stored-problems"`) {
+				if got.Status != http.StatusOK || !strings.Contains(got.Body, part) {
+					t.Errorf("%s %s: HTTP %d, no %s in %s", language, path, got.Status, part, got.Body)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/segments/seg_2", "/segments/seg_3", "/journeys/jrn_2", "/journeys/jrn_3"} {
+		if got := v.get(path); got.Status != http.StatusOK || strings.Contains(got.Body, "stored-problems") {
+			t.Errorf("%s: HTTP %d, %s", path, got.Status, got.Body)
+		}
+	}
+}

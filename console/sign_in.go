@@ -5,13 +5,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"waypost"
 )
 
-// findUser sets the user of the session. One whose user was disabled or reset is over.
+// findUser sets the user of the session, and ends a session whose user was disabled or reset.
 func (v *visit) findUser() error {
 	ctx := v.r.Context()
 	id := v.sessions.GetString(ctx, "user")
@@ -25,20 +24,20 @@ func (v *visit) findUser() error {
 	if err != nil {
 		return err
 	}
+	if v.lacksFactor(u) {
+		if !u.SecondFactor.Any() {
+			return v.sessions.Destroy(ctx) // a session alone sets up no second factor
+		}
+		return v.suspend(u, v.sessions.GetString(ctx, "by"), "/")
+	}
 	v.user = u
-	end := time.Now().Add(sessionIdle)
-	if last := time.Unix(v.sessions.GetInt64(ctx, "began"), 0).Add(sessionTime); last.Before(end) {
-		end = last
-	}
-	if end.Sub(v.sessions.Deadline(ctx)) > sessionStep {
-		v.sessions.SetDeadline(ctx, end)
-	}
-	return nil
+	return v.prolong()
 }
 
-// begin signs a user in. The session gets a new token, so that one which somebody else has
-// prepared is worth nothing, and nothing of what it held.
-func (v *visit) begin(u waypost.User, by string) error {
+// begin signs a user in. The session gets a new token and loses what it held, so that a session that
+// somebody else has put into the browser is of no use (session fixation). sid is the issuer's id of
+// its session, "" without one.
+func (v *visit) begin(u waypost.User, by, sid string) error {
 	ctx := v.r.Context()
 	if err := v.sessions.Clear(ctx); err != nil {
 		return err
@@ -49,8 +48,14 @@ func (v *visit) begin(u waypost.User, by string) error {
 	v.sessions.Put(ctx, "user", u.ID)
 	v.sessions.Put(ctx, "sessions", u.Sessions)
 	v.sessions.Put(ctx, "began", time.Now().Unix())
+	v.sessions.Put(ctx, "by", by)
+	v.knowDevice(u.Email)
+	v.sessions.Put(ctx, "sid", sid)
+	if last := v.lastOf(by); last < sessionIdle {
+		v.sessions.SetDeadline(ctx, time.Now().Add(last))
+	}
 	v.log = append(v.log, slog.String("signedIn", u.ID), slog.String("by", by))
-	return nil
+	return v.noteSession(u)
 }
 
 // askToSignIn leads to the sign-in, and from there back to a page that was asked for.
@@ -75,6 +80,16 @@ func (v *visit) signIn() error {
 	if v.user.ID != "" {
 		return v.redirect(back, nil)
 	}
+	pending, err := v.pending()
+	if err != nil {
+		return err
+	}
+	if pending.ID != "" {
+		if back != "/" {
+			v.sessions.Put(v.r.Context(), "back", back)
+		}
+		return v.redirect(secondStepPath, nil)
+	}
 	return v.renderSignIn("", back, "", http.StatusOK)
 }
 
@@ -86,63 +101,138 @@ func (v *visit) renderSignIn(email, back, fault string, status int) error {
 	}})
 }
 
-// Tries that may follow each other at once: of a user's password, and of all users from one
-// address. The next ones wait longer and longer (limits.Attempts).
+// Tries that may follow each other at once: of a user's password, by strangers or from a known
+// device, and of all users from one address. The next ones wait longer and longer (limits.Attempts).
 const (
 	freeTries        = 5
 	freeAddressTries = 20
 )
 
-// signInByPassword takes the form of the sign-in. It answers the same, after the same time,
-// whether there is such a user or not.
-func (v *visit) signInByPassword() error {
-	ctx := v.r.Context()
-	email, password := strings.ToLower(strings.TrimSpace(v.r.PostFormValue("email"))), v.r.PostFormValue("password")
-	back := localPath(v.r.PostFormValue("back"))
-	if len(email) > maxPassword || len(password) > maxPassword {
-		return v.renderSignIn("", back, v.t("signIn.wrong"), http.StatusUnauthorized)
+// tries are what a try of a user's password is counted by: at a known device by that alone.
+type tries struct {
+	address string // "" at a known device
+	user    string
+}
+
+func (v *visit) triesOf(email, device string) tries {
+	if device != "" {
+		return tries{user: "device " + v.Org + " " + device + " " + email}
 	}
-	for _, try := range []struct {
-		key  string
-		free int
-	}{{"address " + v.address(), freeAddressTries}, {"user " + email, freeTries}} {
-		wait, err := v.Attempts.Try(ctx, try.key, try.free)
+	return tries{"address " + v.address(), "user " + v.Org + " " + email}
+}
+
+// countTry counts a try of a password, by the address first: who may not try leaves no key of a user
+// that was invented. If it may not be made yet, the text says how long to wait.
+func (v *visit) countTry(by tries) (wait string, err error) {
+	if by.address != "" {
+		if wait, err = v.mayTry(by.address, freeAddressTries); err != nil || wait != "" {
+			return wait, err
+		}
+	}
+	if wait, err = v.mayTry(by.user, freeTries); err != nil || wait == "" {
+		return "", err
+	}
+	return wait, v.undoAddress(by)
+}
+
+// undoAddress takes a try of the address back, which was no guess. The ones before it still count: else
+// a sign-in to an account of one's own would allow more guesses of other people's passwords.
+func (v *visit) undoAddress(by tries) error {
+	if by.address == "" {
+		return nil
+	}
+	if err := v.Attempts.Undo(v.r.Context(), by.address); err != nil {
+		return away{err}
+	}
+	return nil
+}
+
+// failed records a sign-in that failed, of a user or of an address that no user has. A sign-in without
+// a limit of tries is limited here by the client's address: beyond that nothing is recorded.
+func (v *visit) failed(userID, reason string) error {
+	ctx := v.r.Context()
+	if reason != waypost.FailedPassword && reason != waypost.FailedDisabled && reason != waypost.FailedSecondFactor {
+		wait, err := v.Attempts.Try(ctx, "failed "+v.address(), freeAddressTries)
 		if err != nil {
 			return away{err}
 		}
 		if wait > 0 {
-			seconds := int((wait + time.Second - 1) / time.Second)
-			v.w.Header().Set("Retry-After", strconv.Itoa(seconds))
-			return v.renderSignIn(email, back, v.t("signIn.wait", "n", seconds), http.StatusTooManyRequests)
+			return nil
 		}
+	}
+	return v.Users.RecordFailedSignIn(ctx, v.by(), userID, reason)
+}
+
+// mayTry counts a try of a key. If another one may not be made yet, it returns a text that says how
+// long to wait.
+func (v *visit) mayTry(key string, free int) (wait string, err error) {
+	left, err := v.Attempts.Try(v.r.Context(), key, free)
+	if err != nil {
+		return "", away{err}
+	}
+	if left <= 0 {
+		return "", nil
+	}
+	seconds := int((left + time.Second - 1) / time.Second)
+	v.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	v.w.Header().Set("Connection", "close") // who guesses holds no connection beside
+	return v.t("signIn.wait", "n", seconds), nil
+}
+
+// signInByPassword takes the form of the sign-in. It answers the same, after the same time,
+// whether there is such a user or not.
+func (v *visit) signInByPassword() error {
+	ctx := v.r.Context()
+	email, password := waypost.FoldEmail(v.r.PostFormValue("email")), v.r.PostFormValue("password")
+	back := localPath(v.r.PostFormValue("back"))
+	if len(email) > maxPassword || len(password) > maxPassword {
+		return v.renderSignIn("", back, v.t("signIn.wrong"), http.StatusUnauthorized)
+	}
+	device := v.knownDevice(email)
+	by, permits := v.triesOf(email, device), v.passwords.strangers
+	if device != "" {
+		permits = v.passwords.known
+	}
+	if wait, err := v.countTry(by); err != nil {
+		return err
+	} else if wait != "" {
+		return v.renderSignIn(email, back, wait, http.StatusTooManyRequests)
 	}
 	u, err := v.Users.UserByEmail(ctx, email)
 	if err != nil && waypost.CodeOf(err) != waypost.CodeNotFound {
 		return err
 	}
-	right, err := v.passwords.matches(ctx, password, u.PasswordHash)
+	right, err := v.passwords.matches(ctx, permits, password, u.PasswordHash)
 	if err != nil {
 		return err
 	}
 	if !right || u.Disabled {
+		reason := waypost.FailedPassword
+		if right {
+			reason = waypost.FailedDisabled
+		}
+		if err := v.failed(u.ID, reason); err != nil {
+			return err
+		}
 		return v.renderSignIn(email, back, v.t("signIn.wrong"), http.StatusUnauthorized)
 	}
-	if err := v.Attempts.Forget(ctx, "user "+email); err != nil {
+	if err := v.Attempts.Forget(ctx, by.user); err != nil {
 		return away{err}
 	}
-	// Not forgotten: with an account of their own, nobody guesses more passwords of others.
-	if err := v.Attempts.Undo(ctx, "address "+v.address()); err != nil {
-		return away{err}
-	}
-	if err := v.begin(u, "password"); err != nil {
+	if err := v.undoAddress(by); err != nil {
 		return err
 	}
-	return v.redirect(back, nil)
+	return v.proceed(u, waypost.SignInByPassword, back)
 }
 
 func (v *visit) signOut() error {
 	if err := v.sessions.Destroy(v.r.Context()); err != nil {
 		return err
+	}
+	if v.user.ID != "" {
+		if err := v.Users.RecordSignOut(v.r.Context(), v.by(), v.user.ID, waypost.SessionThis); err != nil {
+			return err
+		}
 	}
 	return v.redirect("/sign-in", nil)
 }

@@ -23,12 +23,22 @@ func (v *visit) showLink() error {
 	return v.renderLink(token, u, "")
 }
 
-// linkOver answers for a link that cannot be used; other errors stay.
+// linkOver shows that a link cannot be used, if that is what err says; it returns other errors.
 func (v *visit) linkOver(err error) error {
 	if waypost.CodeOf(err) != waypost.CodeNotFound {
 		return err
 	}
 	return v.render(page{Name: "link_over", Title: v.t("signIn.over"), Status: http.StatusNotFound})
+}
+
+// linkFailed is linkOver after an attempt to use the link, which it records as a failed sign-in.
+func (v *visit) linkFailed(err error) error {
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		if err := v.failed("", waypost.FailedLink); err != nil {
+			return err
+		}
+	}
+	return v.linkOver(err)
 }
 
 func (v *visit) renderLink(token string, u waypost.User, fault string) error {
@@ -47,22 +57,19 @@ func (v *visit) takeLink() error {
 	token, password := v.r.PostFormValue("token"), v.r.PostFormValue("password")
 	u, err := v.Users.UserByLink(ctx, token)
 	if err != nil {
-		return v.linkOver(err)
+		return v.linkFailed(err)
 	}
 	hash := ""
 	if password != "" {
-		if len(password) < minPassword || len(password) > maxPassword {
-			return v.renderLink(token, u, v.t("signIn.passwordLength", "low", minPassword, "high", maxPassword))
+		if fault := v.passwordFault(password); fault != "" {
+			return v.renderLink(token, u, fault)
 		}
 		if hash, err = v.passwords.hash(ctx, password); err != nil {
 			return err
 		}
 	}
-	if u, err = v.Users.TakeLink(ctx, token, hash); err != nil {
-		return v.linkOver(err)
+	if u, err = v.Users.TakeLink(ctx, v.by(), token, hash); err != nil {
+		return v.linkFailed(err)
 	}
-	if err := v.begin(u, "link"); err != nil {
-		return err
-	}
-	return v.redirect("/", nil)
+	return v.proceed(u, waypost.SignInByLink, "/")
 }

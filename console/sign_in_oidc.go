@@ -24,7 +24,7 @@ import (
 type OIDC struct {
 	Issuer, ClientID, ClientSecret string
 	// Roles are the roles that claims give; of several, the one that may do most. A person
-	// whom none is given needs to be a user already.
+	// whom none is given needs to be a user already, to whom no claim has given one.
 	Roles []RoleClaim
 }
 
@@ -99,10 +99,10 @@ func (v *visit) goToIssuer() error {
 		return v.issuerFailed(err)
 	}
 	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
-	v.keep("state", state, issuerVisit)
-	v.keep("nonce", nonce, issuerVisit)
-	v.keep("verifier", verifier, issuerVisit)
-	v.keep("back", localPath(v.r.URL.Query().Get("back")), issuerVisit) // its filters may be about people
+	v.setCookie("state", state, issuerVisit)
+	v.setCookie("nonce", nonce, issuerVisit)
+	v.setCookie("verifier", verifier, issuerVisit)
+	v.setCookie("back", localPath(v.r.URL.Query().Get("back")), issuerVisit) // its filters may be about people
 	return v.redirect(at.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil)
 }
 
@@ -121,15 +121,29 @@ func (v *visit) returnFromIssuer() error {
 	if says := query.Get("error"); says != "" {
 		return v.issuerFailed(fmt.Errorf("the issuer says %.200q", says))
 	}
+	// The state is the browser's own: a stranger can invent codes, and have the issuer asked.
+	tries := "issuer " + v.address()
+	if wait, err := v.mayTry(tries, freeAddressTries); err != nil {
+		return err
+	} else if wait != "" {
+		return v.renderSignIn("", back, wait, http.StatusTooManyRequests)
+	}
 	claims, err := v.issuer.claims(ctx, query.Get("code"), nonce, verifier)
 	if err != nil {
 		return v.issuerFailed(err)
 	}
-	u, err := v.userOf(ctx, claims)
+	if err := v.Attempts.Undo(ctx, tries); err != nil {
+		return away{err}
+	}
+	u, refused, err := v.signInByIssuer(ctx, v.issuer.said(claims))
+	if refused != "" {
+		return v.issuerRefused(u, refused)
+	}
 	if err != nil {
 		return v.issuerFailed(err)
 	}
-	if err := v.begin(u, "issuer"); err != nil {
+	sid, _ := claims["sid"].(string)
+	if err := v.begin(u, waypost.SignInByIssuer, sid); err != nil {
 		return err
 	}
 	return v.redirect(back, nil)
@@ -174,28 +188,34 @@ func (i *issuer) role(claims map[string]any) (role waypost.Role) {
 	return role
 }
 
-// userOf is the user whom claims are of: known by the e-mail address that the issuer has
-// verified, or made because a claim gives a role. A role that claims give replaces the one
-// that the user had. One whom no claim gives a role any more keeps it.
-func (v *visit) userOf(ctx context.Context, claims map[string]any) (u waypost.User, err error) {
-	email, _ := claims["email"].(string)
-	email = strings.ToLower(strings.TrimSpace(email))
-	if verified, _ := claims["email_verified"].(bool); email == "" || !verified {
-		return u, errors.New("the issuer has not verified an e-mail address")
+// said is what the claims say of a person.
+func (i *issuer) said(claims map[string]any) waypost.IssuerSignIn {
+	text := func(name string) string {
+		value, _ := claims[name].(string)
+		return value
 	}
-	role := v.issuer.role(claims)
-	u, err = v.Users.UserByEmail(ctx, email)
-	switch {
-	case waypost.CodeOf(err) == waypost.CodeNotFound && role != "":
-		name, _ := claims["name"].(string)
-		u, _, err = v.Users.CreateUser(ctx, waypost.User{Email: email, Name: clip(name, email), Role: role})
-	case err == nil && u.Disabled:
-		err = errors.New("the user is disabled")
-	case err == nil && role != "" && role != u.Role:
-		err = v.Users.ChangeRole(ctx, u.ID, role)
-		u.Role = role
+	s := waypost.IssuerSignIn{Issuer: i.Issuer, Subject: text("sub"), ByClaims: len(i.Roles) > 0, Role: i.role(claims)}
+	if verified, _ := claims["email_verified"].(bool); verified {
+		s.Email = waypost.FoldEmail(text("email"))
 	}
-	return u, err
+	s.Name = clip(text("name"), s.Email)
+	return s
+}
+
+// maxSubject bounds the name of an account at the issuer, in bytes, as OpenID Connect does.
+const maxSubject = 255
+
+// signInByIssuer signs in whom the issuer knows. Of two first sign-ins of a person at the same time, the
+// second one finds the user that the first one has made.
+func (v *visit) signInByIssuer(ctx context.Context, said waypost.IssuerSignIn) (u waypost.User, refused string, err error) {
+	if said.Subject == "" || len(said.Subject) > maxSubject {
+		return u, "", errors.New("the ID token names no account (sub)")
+	}
+	u, refused, err = v.Users.SignInByIssuer(ctx, v.by(), said)
+	if waypost.CodeOf(err) == waypost.CodeConflict {
+		u, refused, err = v.Users.SignInByIssuer(ctx, v.by(), said)
+	}
+	return u, refused, err
 }
 
 // clip is a name of at most 100 characters, other if there is none.
@@ -207,10 +227,37 @@ func clip(name, other string) string {
 	return string(runes[:min(len(runes), 100)])
 }
 
+// by is the issuer as the author of what it has changed here.
+func (i *issuer) by(v *visit) waypost.Author {
+	author := v.by()
+	author.Actor = i.Issuer
+	return author
+}
+
 // issuerFailed leads back to the sign-in, which says that it failed. Why is in the log.
 func (v *visit) issuerFailed(err error) error {
 	v.log = append(v.log, slog.String("issuer", oneLine(err)))
+	if err := v.failed("", waypost.FailedIssuer); err != nil {
+		return err
+	}
 	v.flash("bad", v.t("signIn.issuerFailed"))
+	return v.redirect("/sign-in", nil)
+}
+
+// issuerRefused leads back to the sign-in, which says why somebody whom the issuer knows is not let in.
+func (v *visit) issuerRefused(u waypost.User, refused string) error {
+	v.log = append(v.log, slog.String("issuer", refused), slog.String("changed", u.ID))
+	if err := v.failed(u.ID, refused); err != nil {
+		return err
+	}
+	text := v.t("signIn.issuerFailed")
+	switch refused {
+	case waypost.FailedSubject:
+		text = v.t("signIn.otherAccount")
+	case waypost.FailedRole:
+		text = v.t("signIn.noRole")
+	}
+	v.flash("bad", text)
 	return v.redirect("/sign-in", nil)
 }
 

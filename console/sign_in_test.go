@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestWrongPassword(t *testing.T) {
 	s := newSite(t)
 	u := s.withPassword(waypost.RoleViewer)
 	disabled := s.withPassword(waypost.RoleViewer)
-	if err := s.store.DisableUser(t.Context(), disabled.ID); err != nil {
+	if err := s.store.DisableUser(t.Context(), ops, disabled.ID); err != nil {
 		t.Fatal(err)
 	}
 	invited, _ := s.user(waypost.RoleViewer)
@@ -174,25 +175,30 @@ func TestLockOut(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
+// Behind a proxy that writes ports into X-Forwarded-For, each client's tries are its own:
+// nobody locks out everybody.
+func TestLockOutBehindProxy(t *testing.T) {
 	t.Parallel()
-	c := &console{Options: Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
-	for _, tt := range []struct{ remote, forwarded, want string }{
-		{"192.0.2.1:99", "", "192.0.2.1"},
-		{"192.0.2.1:99", "198.51.100.1", "192.0.2.1"},
-		{"10.0.0.1:99", "198.51.100.1", "198.51.100.1"},
-		{"10.0.0.1:99", "203.0.113.1, 198.51.100.1, 10.1.1.1", "198.51.100.1"},
-		{"10.0.0.1:99", "nonsense", "10.0.0.1"},
-		{"[2001:db8:1:2:3:4:5:6]:99", "", "2001:db8:1:2::/64"},
-		{"[::ffff:192.0.2.1]:99", "", "192.0.2.1"},
-	} {
-		r := &http.Request{RemoteAddr: tt.remote, Header: http.Header{}}
-		if tt.forwarded != "" {
-			r.Header.Set("X-Forwarded-For", tt.forwarded)
+	s := newSite(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	ada := s.withPassword(waypost.RoleViewer)
+	try := func(email, password, from string) shown {
+		return s.guest().do(http.MethodPost, "/sign-in", url.Values{"email": {email}, "password": {password}}, http.Header{"X-Forwarded-For": {from}})
+	}
+	for i := range freeAddressTries + 4 {
+		from := fmt.Sprintf("203.0.113.%d:5001%d", i, i%10)
+		if got := try(fmt.Sprintf("nobody%d@example.com", i), "wrong", from); got.Status != http.StatusUnauthorized {
+			t.Fatalf("from %s: HTTP %d", from, got.Status)
 		}
-		if got := (&visit{console: c, r: r}).address(); got != tt.want {
-			t.Errorf("%s, %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
-		}
+	}
+	if got := try(ada.Email, secret, "198.51.100.77:40000"); got.Status != http.StatusSeeOther {
+		t.Errorf("with the right password from another address: HTTP %d", got.Status)
+	}
+	// Another port is another connection, not another client.
+	for i := range freeAddressTries {
+		try(fmt.Sprintf("none%d@example.com", i), "wrong", fmt.Sprintf("[2001:db8::%d]:%d", i, 50000+i))
+	}
+	if got := try(ada.Email, secret, "[2001:db8::99]:40000"); got.Status != http.StatusTooManyRequests {
+		t.Errorf("from the /64 that guesses: HTTP %d", got.Status)
 	}
 }
 
@@ -201,7 +207,7 @@ func TestLink(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	other, u := s.as(waypost.RoleMarketer)
-	link, err := s.store.LinkUser(t.Context(), u.ID)
+	link, err := s.store.LinkUser(t.Context(), ops, u.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +234,7 @@ func TestLink(t *testing.T) {
 	if got := v.get("/deliveries"); got.Status != http.StatusOK {
 		t.Errorf("the new one: HTTP %d", got.Status)
 	}
-	if _, err := s.store.ResetUser(t.Context(), u.ID); err != nil {
+	if _, err := s.store.ResetUser(t.Context(), ops, u.ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := v.get("/deliveries"); got.Status != http.StatusSeeOther {
@@ -252,7 +258,9 @@ func (a *agedSessions) FindCtx(ctx context.Context, token string) ([]byte, bool,
 	if err != nil {
 		return nil, false, err
 	}
-	values["began"] = values["began"].(int64) - int64(a.age.Seconds())
+	for _, at := range []string{"began", "seen"} {
+		values[at] = values[at].(int64) - int64(a.age.Seconds())
+	}
 	value, err = scs.GobCodec{}.Encode(end.Add(-a.age), values)
 	return value, true, err
 }
@@ -307,6 +315,151 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+// audited are the entries of the audit log, newest first: who, what, of whom, what it is now.
+func (s *site) audited() (lines []string) {
+	s.t.Helper()
+	all, err := s.store.ListAudit(s.t.Context(), waypost.Scope{Org: testOrg, Stage: waypost.StageRelease}, waypost.AuditFilter{}, waypost.Page{Limit: 500})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range all {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", e.Author.Actor, e.Action, e.Target, e.After))
+		if e.Author.Actor != "ops" && (e.Author.Application != testApp || e.Author.Address != "127.0.0.1" || !strings.HasPrefix(e.Author.RequestID, "req_")) {
+			s.t.Errorf("%s: %+v", e.Action, e.Author)
+		}
+	}
+	return lines
+}
+
+// Whatever is done to users, and each sign-in and sign-out, is in the audit log. An administrator who
+// signs in by a link that they made for somebody else is named.
+func TestUsersAreAudited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	admin, vic := s.as(waypost.RoleAdmin)
+	if got := admin.post("/users", url.Values{"name": {"Ada"}, "email": {"Ada.L@example.com"}, "role": {"viewer"}}); got.Status != http.StatusOK {
+		t.Fatalf("add: HTTP %d", got.Status)
+	}
+	ada, err := s.store.UserByEmail(t.Context(), testOrg, "ada.l@example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := admin.post("/users/"+ada.ID+"/role", url.Values{"role": {"marketer"}}); got.Status != http.StatusSeeOther {
+		t.Fatalf("role: HTTP %d", got.Status)
+	}
+	reset := admin.post("/users/"+ada.ID+"/reset", nil)
+	_, link, _ := strings.Cut(reset.Body, "/sign-in/link?token=")
+	link, _, _ = strings.Cut(link, "<")
+	used := s.guest()
+	if got := used.post("/sign-in/link", url.Values{"token": {link}, "password": {secret}}); got.Status != http.StatusSeeOther {
+		t.Fatalf("link: HTTP %d", got.Status)
+	}
+	used.post("/sign-out", nil)
+	used.post("/sign-out", nil) // nobody any more
+	guest := s.guest()
+	for _, email := range []string{ada.Email, "somebody.typed@example.com"} {
+		guest.signIn(email, "typed-password-8831")
+		guest.signIn(email, "typed-password-8831")
+	}
+	guest.post("/sign-in/link", url.Values{"token": {link}})
+	guest.signIn(ada.Email, secret)
+	if got := admin.post("/users/"+ada.ID+"/disable", nil); got.Status != http.StatusSeeOther {
+		t.Fatalf("disable: HTTP %d", got.Status)
+	}
+	guest.signIn(ada.Email, secret)
+
+	lines := s.audited()
+	slices.Sort(lines)
+	who := func(u waypost.User, rest string) string { return u.Email + " " + rest }
+	want := []string{
+		`ops user.create ` + vic.ID + ` {"disabled":false,"link":"set","role":"admin"}`,
+		who(vic, `session.create `+vic.ID+` {"by":"link","linkBy":"ops"}`),
+		who(vic, `user.create `+ada.ID+` {"disabled":false,"link":"set","role":"viewer"}`),
+		who(vic, `user.role `+ada.ID+` {"role":"marketer"}`),
+		who(vic, `user.reset `+ada.ID+` {"link":"replaced"}`),
+		who(vic, `user.disable `+ada.ID+` {"disabled":true}`),
+		who(ada, `session.create `+ada.ID+` {"by":"link","linkBy":"`+vic.Email+`"}`),
+		who(ada, `user.password `+ada.ID+` {"password":"set"}`),
+		who(ada, `session.create `+ada.ID+` {"by":"password"}`),
+		who(ada, `session.end `+ada.ID+` {"session":"this"}`),
+	}
+	failed := 0
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, " session.fail "+ada.ID):
+			failed++
+			if !strings.Contains(line, `"reasons":{"disabled":1,"password":2},"tries":3}`) {
+				t.Error(line)
+			}
+		case strings.HasPrefix(line, " session.fail unknown user"):
+			failed++
+			if !strings.Contains(line, `"addresses":["127.0.0.1"]`) || !strings.Contains(line, `"reasons":{"link":1,"password":2},"tries":3}`) {
+				t.Error(line)
+			}
+		case !slices.Contains(want, line):
+			t.Errorf("%s is one too many", line)
+		}
+		if strings.Contains(line, "typed") {
+			t.Errorf("%s has what somebody typed", line)
+		}
+	}
+	if failed != 2 || len(lines) != len(want)+2 {
+		t.Errorf("%d entries, %d of failed sign-ins:\n%s", len(lines), failed, strings.Join(lines, "\n"))
+	}
+	// What the person does is told by their id, which the log forgets with the user.
+	s.take()
+	if admin.get("/leads"); len(s.take()) == 0 {
+		t.Error("no call")
+	}
+	for _, c := range func() []call { admin.get("/leads"); return s.take() }() {
+		if c.Header.Get("X-Cloud-Actor") != vic.ID {
+			t.Errorf("%s by %q", c.Target, c.Header.Get("X-Cloud-Actor"))
+		}
+	}
+}
+
+// What people do to their own passwords and sessions is in the audit log, too.
+func TestOwnAccountIsAudited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.withPassword(waypost.RoleViewer)
+	v, others := s.guest(), s.guest()
+	v.signIn(u.Email, secret)
+	others.signIn(u.Email, secret)
+	before := len(s.audited())
+	v.post("/account/password", url.Values{"old": {"wrong"}, "password": {secret + "!"}})
+	if got := v.post("/account/password", url.Values{"old": {secret}, "password": {secret + "!"}}); got.Status != http.StatusSeeOther {
+		t.Fatalf("HTTP %d", got.Status)
+	}
+	if got := v.post("/account/sessions/end", nil); got.Status != http.StatusSeeOther {
+		t.Fatalf("HTTP %d", got.Status)
+	}
+	lines := s.audited()
+	lines = lines[:len(lines)-before]
+	want := []string{
+		u.Email + " session.end " + u.ID + ` {"session":"others"}`,
+		u.Email + " user.password " + u.ID + ` {"password":"replaced"}`,
+	}
+	if len(lines) != 3 || !slices.Equal(lines[:2], want) || !strings.HasPrefix(lines[2], " session.fail "+u.ID) {
+		t.Errorf("%s", strings.Join(lines, "\n"))
+	}
+}
+
+// However often a stranger comes with links that are none, the log gets one entry.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for range 3 * freeAddressTries {
+		if got := s.guest().post("/sign-in/link", url.Values{"token": {"none"}}); got.Status != http.StatusNotFound {
+			t.Fatalf("HTTP %d", got.Status)
+		}
+	}
+	lines := s.audited()
+	if len(lines) != 1 || !strings.Contains(lines[0], fmt.Sprintf(`"tries":%d}`, freeAddressTries)) {
+		t.Errorf("%v", lines)
+	}
+}
+
 // Another site's form is refused, whoever's cookies come with it.
 func TestCrossOrigin(t *testing.T) {
 	t.Parallel()
@@ -316,7 +469,7 @@ func TestCrossOrigin(t *testing.T) {
 		"cross-site": {"Sec-Fetch-Site": {"cross-site"}}, "same-site": {"Sec-Fetch-Site": {"same-site"}},
 		"old browser": {"Origin": {"https://evil.example"}},
 	} {
-		for _, path := range []string{"/users", "/sign-out", "/sign-in", "/preferences"} {
+		for _, path := range []string{"/users", "/sign-out", "/sign-in", "/preferences", "/users/" + u.ID + "/release", "/users/" + u.ID + "/delete", logoutPath} {
 			if got := v.do(http.MethodPost, path, url.Values{}, header); got.Status != http.StatusForbidden {
 				t.Errorf("%s: POST %s: HTTP %d", name, path, got.Status)
 			}

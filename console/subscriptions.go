@@ -43,6 +43,7 @@ type subscriptionPage struct {
 // tellsOfPage is how many messages the page of a subscription shows.
 const tellsOfPage = 10
 
+// subscription shows a subscription and its newest messages; with ?edit its form.
 func (v *visit) subscription() error {
 	if v.r.URL.Query().Has("edit") {
 		return v.editSubscription()

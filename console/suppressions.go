@@ -72,7 +72,7 @@ func (v *visit) deleteSuppression() error {
 	return v.redirect("/suppressions", nil)
 }
 
-// distinct are texts, each once, sorted.
+// distinct sorts texts and drops repeated ones.
 func distinct(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)

@@ -148,7 +148,7 @@ type trailItem struct {
 	Message, Failed bool
 }
 
-// became says what became of a visit, and why: case 2 and arm 2 have a number.
+// became says in words what became of a visit of a node, and why; raw is as why returns it.
 func (v *visit) became(s dryRunStep) (what, why, raw string) {
 	if why, raw = v.why(waypost.TimelineEntry{What: s.Result, Reason: s.Reason}, nil); s.Type == "split" {
 		why, raw = "", "" // how the arm was drawn
@@ -245,7 +245,8 @@ func (v *visit) sendTest() error {
 	return v.renderTry(data)
 }
 
-// loadTry reads the journey, what the form offers, and what was sent of it.
+// loadTry reads the journey, what the form offers, and what was sent of it. A get offers a sample
+// lead and no faults.
 func (v *visit) loadTry() (data tryPage, err error) {
 	ctx := v.r.Context()
 	form := v.r.URL.Query()
@@ -272,10 +273,7 @@ func (v *visit) loadTry() (data tryPage, err error) {
 		Head: h, t: v.t, Draft: form.Get("draft") == "true" || h.Journey.PublishedVersion == 0, Stored: form.Get("who") != "invented",
 		Lead:    field{Name: "leadsId", Label: v.t("try.lead"), Value: strings.TrimSpace(form.Get("leadsId")), Hint: v.t("try.leadHint")},
 		StartAt: field{Name: "startAt", Label: v.t("try.startAt"), Type: "datetime-local", Value: form.Get("startAt"), Hint: v.t("try.startHint")},
-		Events:  eventRowsOf(form), Tried: form.Get("send"), Webhooks: webhooks,
-	}
-	if ms, err := strconv.ParseInt(form.Get("span"), 10, 64); err == nil {
-		data.Span = time.Duration(min(max(ms, 0), mostTried.Milliseconds())) * time.Millisecond
+		Events:  eventRowsOf(form), Tried: form.Get("send"), Webhooks: webhooks, Span: shownSpan(form),
 	}
 	text := h.Journey.Draft
 	if !data.Draft {
@@ -286,41 +284,60 @@ func (v *visit) loadTry() (data tryPage, err error) {
 	if data.Head.Definition, err = define(text); err != nil {
 		return data, err
 	}
-	for _, n := range data.Head.Definition.Nodes {
+	data.offerTouchpoints(form["fails"])
+	data.offerEvents(eventsIn(text), seen)
+	if v.r.Method != http.MethodPost {
+		v.offerLead(&data, url.Values{"name": {v.t("try.sample")}})
+		return data, nil
+	}
+	v.offerLead(&data, form)
+	place := url.Values{"draft": {strconv.FormatBool(data.Draft)}}
+	if data.Stored && data.Lead.Value != "" {
+		place.Set("leadsId", data.Lead.Value)
+	}
+	data.Place = h.At + "/try?" + place.Encode()
+	return data, nil
+}
+
+// shownSpan is the length of the time line that a form was sent with, at most mostTried, or 0.
+func shownSpan(form url.Values) time.Duration {
+	ms, err := strconv.ParseInt(form.Get("span"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(min(max(ms, 0), mostTried.Milliseconds())) * time.Millisecond
+}
+
+// offerTouchpoints lists the touchpoints of the definition; those with an id in failing are chosen
+// to fail.
+func (p *tryPage) offerTouchpoints(failing []string) {
+	for _, n := range p.Head.Definition.Nodes {
 		if n.Type == "touchpoint" {
-			c := choiceOf{n, slices.Contains(form["fails"], n.ID)}
-			data.Touchpoints = append(data.Touchpoints, c)
+			c := choiceOf{n, slices.Contains(failing, n.ID)}
+			p.Touchpoints = append(p.Touchpoints, c)
 			if c.Chosen {
-				data.Failing++
+				p.Failing++
 			}
 		}
 	}
-	data.Names = eventsIn(text)
-	data.Expected = len(data.Names)
+}
+
+// offerEvents lists the events that the definition expects, and after them others of the stage.
+func (p *tryPage) offerEvents(expected, seen []string) {
+	p.Names, p.Expected = expected, len(expected)
 	for _, name := range seen {
-		if !slices.Contains(data.Names, name) {
-			data.Names = append(data.Names, name)
+		if !slices.Contains(p.Names, name) {
+			p.Names = append(p.Names, name)
 		}
 	}
-	fields := form
-	if v.r.Method != http.MethodPost {
-		fields = url.Values{"name": {v.t("try.sample")}}
-	}
-	data.Invented = v.leadInputs(fields, pairsOf("customFields", fields), nil)
-	for i, f := range data.Invented.Fields { // the first six are asked for most
-		if i >= 6 {
-			data.Further = append(data.Further, f)
-		}
-	}
-	data.Invented.Fields = data.Invented.Fields[:6]
-	if v.r.Method == http.MethodPost {
-		place := url.Values{"draft": {strconv.FormatBool(data.Draft)}}
-		if data.Stored && data.Lead.Value != "" {
-			place.Set("leadsId", data.Lead.Value)
-		}
-		data.Place = h.At + "/try?" + place.Encode()
-	}
-	return data, nil
+}
+
+// offerLead fills in the fields of an invented lead. The page folds all but the first six, which
+// are asked for most.
+func (v *visit) offerLead(p *tryPage, fields url.Values) {
+	p.Invented = v.leadInputs(fields, pairsOf("customFields", fields), nil)
+	p.Further = p.Invented.Fields[6:]
+	p.Invented.Fields = p.Invented.Fields[:6:6]
 }
 
 // tryBody is what the gateway is asked, unless the form has faults, which are noted.
@@ -445,9 +462,9 @@ func litOf(run dryRun) (string, error) {
 		nodes = append(nodes, s.NodeID)
 		switch {
 		case s.Next != "":
-			edges = append(edges, s.NodeID+">"+s.Next)
+			edges = append(edges, s.NodeID+":"+s.Way+">"+s.Next)
 		case s.Type != "exit" && s.Result != "" && s.Result != "exited":
-			nodes, edges = append(nodes, "end:"+s.NodeID), append(edges, s.NodeID+">end:"+s.NodeID)
+			nodes, edges = append(nodes, "end:"+s.NodeID), append(edges, s.NodeID+":"+s.Way+">end:"+s.NodeID)
 		}
 	}
 	text, err := json.Marshal(map[string][]string{"nodes": nodes, "edges": edges})
@@ -467,7 +484,7 @@ type lineMark struct {
 	Row                  int // of an event
 }
 
-// layer is 0 of what is drawn first.
+// layer orders marks for drawing; those of 0 are drawn first.
 func (m lineMark) layer() int {
 	return slices.Index([]string{"wait", "exit", "touchpoint", "event"}, m.Kind)
 }
@@ -482,6 +499,8 @@ var tickSteps = []time.Duration{
 
 const mostTicks = 5
 
+// timeLineOf places steps and events by their share of the line in percent. The line ends a tenth
+// behind the last of them, or where the one of the form did, if that is later.
 func (v *visit) timeLineOf(data tryPage) timeLine {
 	run := *data.Run
 	last := run.EndAt.Sub(run.StartAt)
@@ -512,7 +531,7 @@ func (v *visit) timeLineOf(data tryPage) timeLine {
 			line.Marks = append(line.Marks, lineMark{Kind: "event", X: share(after), Title: row.Name + ", " + v.t("try.after", "span", v.span(after)), Row: i})
 		}
 	}
-	// Waits stand behind what happens at their ends.
+	// Waits are drawn first, so that marks at their ends lie over them.
 	slices.SortStableFunc(line.Marks, func(a, b lineMark) int { return cmp.Compare(a.layer(), b.layer()) })
 	step := tickSteps[len(tickSteps)-1]
 	for _, s := range slices.Backward(tickSteps) {

@@ -54,14 +54,14 @@ func TestTrail(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run := dryRun{StartAt: start, EndAt: start.Add(72 * time.Hour), Path: []dryRunStep{
-		{NodeID: "hello", Type: "touchpoint", EnteredAt: start, LeftAt: start, Result: "failed", Reason: "httpStatus 503", Next: "wait"},
-		{NodeID: "wait", Type: "delay", EnteredAt: start, LeftAt: start.Add(72 * time.Hour), Result: "waited", Next: "last"},
-		{NodeID: "last", Type: "touchpoint", EnteredAt: start.Add(72 * time.Hour), LeftAt: start.Add(72 * time.Hour), Result: "delivered"},
-		{NodeID: "set", Type: "updateLead", EnteredAt: start.Add(72 * time.Hour), LeftAt: start.Add(72 * time.Hour), Result: "updated", Values: json.RawMessage(`{"gender":2}`)},
+		{NodeID: "hello", Type: "touchpoint", EnteredAt: start, LeftAt: start, Result: "failed", Reason: "httpStatus 503", Next: "wait", Way: "next"},
+		{NodeID: "wait", Type: "delay", EnteredAt: start, LeftAt: start.Add(72 * time.Hour), Result: "waited", Next: "last", Way: "next"},
+		{NodeID: "last", Type: "touchpoint", EnteredAt: start.Add(72 * time.Hour), LeftAt: start.Add(72 * time.Hour), Result: "delivered", Way: "next"},
+		{NodeID: "set", Type: "updateLead", EnteredAt: start.Add(72 * time.Hour), LeftAt: start.Add(72 * time.Hour), Result: "updated", Way: "onFailure", Values: json.RawMessage(`{"gender":2}`)},
 	}}
 	rows := []eventRow{{"late", "4", "days", ""}, {"seen", "30", "hours", ""}, {"faulty", "x", "days", ""}}
 	v := &visit{chosen: preferences{Language: "en"}}
-	var told []string
+	var trail []string
 	for _, item := range v.trailOf(run, rows) {
 		what := item.NodeID + item.Event
 		if item.Stays != "" {
@@ -73,9 +73,9 @@ func TestTrail(t *testing.T) {
 		if item.Values != "" {
 			what += " to " + strings.Join(strings.Fields(item.Values), " ")
 		}
-		told = append(told, what)
+		trail = append(trail, what)
 	}
-	if got := strings.Join(told, ", "); got != `hello, wait for 3 days, seen, last, set to { "gender": 2 }, late too late` {
+	if got := strings.Join(trail, ", "); got != `hello, wait for 3 days, seen, last, set to { "gender": 2 }, late too late` {
 		t.Errorf("the trail is %s", got)
 	}
 	line := v.timeLineOf(tryPage{Run: &run, Events: rows, t: v.t})
@@ -90,7 +90,7 @@ func TestTrail(t *testing.T) {
 		t.Errorf("the marks are %v", kinds)
 	}
 	lit, err := litOf(run)
-	if want := `{"edges":["start:","hello\u003ewait","wait\u003elast","last\u003eend:last","set\u003eend:set"],"nodes":["start:","hello","wait","last","end:last","set","end:set"]}`; err != nil || lit != want {
+	if want := `{"edges":["start:","hello:next\u003ewait","wait:next\u003elast","last:next\u003eend:last","set:onFailure\u003eend:set"],"nodes":["start:","hello","wait","last","end:last","set","end:set"]}`; err != nil || lit != want {
 		t.Errorf("lit is %s, %v", lit, err)
 	}
 	for d, want := range map[time.Duration]string{0: "0 seconds", time.Second: "1 second", 24*time.Hour + 3*time.Second: "1 day", 90 * time.Minute: "1 hour 30 minutes", 49 * time.Hour: "2 days 1 hour"} {

@@ -3,7 +3,6 @@ package console
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"waypost"
 )
@@ -47,17 +46,17 @@ func (v *visit) renderUsers(u waypost.User, fault error) error {
 
 func (v *visit) addUser() error {
 	u := waypost.User{
-		Name: v.r.PostFormValue("name"), Email: strings.ToLower(strings.TrimSpace(v.r.PostFormValue("email"))), Role: waypost.Role(v.r.PostFormValue("role")),
+		Org: v.Org, Name: v.r.PostFormValue("name"), Email: waypost.FoldEmail(v.r.PostFormValue("email")), Role: waypost.Role(v.r.PostFormValue("role")),
 	}
-	made, link, err := v.Users.CreateUser(v.r.Context(), u)
+	made, link, err := v.Users.CreateUser(v.r.Context(), v.by(), u)
 	if err != nil {
 		return v.renderUsers(u, inLanguage(v.chosen.Language, http.MethodPost, "/users", err))
 	}
 	return v.showNewLink("added", made, link)
 }
 
-// other is the user of the address. Nobody takes rights from themselves here: there is
-// always an administrator left.
+// other is the user whose id is in the path. The person themselves is refused, so that an
+// administrator is always left.
 func (v *visit) other() (waypost.User, error) {
 	u, err := v.Users.User(v.r.Context(), v.r.PathValue("id"))
 	if err == nil && u.ID == v.user.ID {
@@ -71,7 +70,7 @@ func (v *visit) resetUser() error {
 	if err != nil {
 		return err
 	}
-	link, err := v.Users.ResetUser(v.r.Context(), u.ID)
+	link, err := v.Users.ResetUser(v.r.Context(), v.by(), u.ID)
 	if err != nil {
 		return err
 	}
@@ -96,11 +95,25 @@ func (v *visit) disableUser() error {
 	if err != nil {
 		return err
 	}
-	if err := v.Users.DisableUser(v.r.Context(), u.ID); err != nil {
+	if err := v.Users.DisableUser(v.r.Context(), v.by(), u.ID); err != nil {
 		return err
 	}
 	v.noteUser("disabled", u)
 	v.flash("ok", v.t("users.disabledNow", "name", u.Name))
+	return v.redirect("/users", nil)
+}
+
+// removeUserFactor takes away the second factor of a person who has lost it.
+func (v *visit) removeUserFactor() error {
+	u, err := v.other()
+	if err != nil {
+		return err
+	}
+	if err := v.Users.RemoveSecondFactor(v.r.Context(), v.by(), u.ID); err != nil {
+		return err
+	}
+	v.noteUser("second factor removed", u)
+	v.flash("ok", v.t("users.noFactorNow", "name", u.Name))
 	return v.redirect("/users", nil)
 }
 
@@ -110,11 +123,48 @@ func (v *visit) changeRole() error {
 		return err
 	}
 	role := waypost.Role(v.r.PostFormValue("role"))
-	if err := v.Users.ChangeRole(v.r.Context(), u.ID, role); err != nil {
+	if err := v.Users.ChangeRole(v.r.Context(), v.by(), u.ID, role); err != nil {
 		return err
 	}
 	v.noteUser("role "+string(role), u)
 	v.flash("ok", v.t("users.roleNow", "name", u.Name, "role", v.t("role."+string(role))))
+	return v.redirect("/users", nil)
+}
+
+func (v *visit) releaseUser() error {
+	u, err := v.other()
+	if err != nil {
+		return err
+	}
+	if err := v.Users.ReleaseUser(v.r.Context(), v.by(), u.ID); err != nil {
+		return err
+	}
+	v.noteUser("released", u)
+	v.flash("ok", v.t("users.releasedNow", "name", u.Name))
+	return v.redirect("/users", nil)
+}
+
+// deleteUser deletes a user, whose sessions end with what is noted of them.
+func (v *visit) deleteUser() error {
+	ctx := v.r.Context()
+	u, err := v.other()
+	if err != nil {
+		return err
+	}
+	if err := v.Users.DeleteUser(ctx, v.by(), u.ID); err != nil {
+		return err
+	}
+	v.noteUser("deleted", u)
+	notes, err := v.Sessions.Of(ctx, u.ID)
+	if err != nil {
+		return away{err}
+	}
+	for id := range notes {
+		if _, err := v.Sessions.End(ctx, u.ID, id); err != nil {
+			return away{err}
+		}
+	}
+	v.flash("ok", v.t("users.deletedNow"))
 	return v.redirect("/users", nil)
 }
 

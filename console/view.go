@@ -48,7 +48,7 @@ func (v view) Time(at time.Time) template.HTML { return v.chosen.timeTag(at) }
 // button that is refused.
 func (v view) May(grant string) bool { return v.User.Role.Allows(waypost.Grant(grant)) }
 
-// Initial stands for the person where there is little room.
+// Initial is the first letter of the person's name, "" without a name.
 func (v view) Initial() string {
 	for _, r := range v.User.Name {
 		return strings.ToUpper(string(r))

@@ -25,8 +25,8 @@ type visit struct {
 	made    *liveContent // where render keeps a page for all who look at it (live.go), else nil
 }
 
-// serve makes a route a handler: it finds out who asks, refuses who may not, and logs and
-// counts the request.
+// serve makes the handler of a route: it finds the user of the session, refuses a role below the
+// route's, and logs and counts the request.
 func (c *console) serve(rt *route) http.Handler {
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -57,7 +57,7 @@ func (c *console) serve(rt *route) http.Handler {
 	return c.sessions.LoadAndSave(h)
 }
 
-// enter finds the user of the session, and refuses whose role does not reach least.
+// enter finds the user of the session, and refuses a role below least.
 func (v *visit) enter(least waypost.Role) error {
 	if err := v.findUser(); err != nil {
 		return err
@@ -103,6 +103,20 @@ func (v *visit) stage() string {
 	return v.chosen.Stage
 }
 
+// by is who asks, for the audit log.
+func (v *visit) by() waypost.Author {
+	return waypost.Author{
+		Scope: waypost.Scope{Org: v.Org}, Application: v.Application, Actor: v.user.ID, RequestID: v.id, Address: v.address(),
+	}
+}
+
+// byUser is by for somebody who is not signed in yet.
+func (v *visit) byUser(u waypost.User) waypost.Author {
+	author := v.by()
+	author.Actor = u.ID
+	return author
+}
+
 // redirect answers with another page, which the browser gets by GET.
 func (v *visit) redirect(path string, query url.Values) error {
 	if len(query) > 0 {
@@ -111,6 +125,11 @@ func (v *visit) redirect(path string, query url.Values) error {
 	v.status = http.StatusSeeOther
 	http.Redirect(v.w, v.r, path, v.status)
 	return nil
+}
+
+// address is the client's, behind trusted proxies too; an IPv6 /64 counts as one.
+func (v *visit) address() string {
+	return waypost.ClientAddress(v.r.RemoteAddr, v.r.Header.Values("X-Forwarded-For"), v.TrustedProxies)
 }
 
 // t is a text in the person's language (i18n.go).
@@ -129,4 +148,4 @@ func (v *visit) texts(prefix string) map[string]string {
 
 // flash has the next page show a message, once. kind is ok or bad. It is in a cookie: Redis,
 // where sessions are, holds no names of people.
-func (v *visit) flash(kind, text string) { v.keep("flash", kind+" "+text, time.Minute) }
+func (v *visit) flash(kind, text string) { v.setCookie("flash", kind+" "+text, time.Minute) }

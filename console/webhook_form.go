@@ -157,7 +157,8 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 	return p
 }
 
-// renderWebhookForm shows the form; that succeed false is retried stands with what else is.
+// renderWebhookForm shows the form. Whether "succeed": false is retried is a choice in the list of
+// failures that are retried.
 func (v *visit) renderWebhookForm(p webhookForm, form url.Values, title string, back *link) error {
 	p.On = append(p.On, choice{"succeedFalse", v.t("webhook.on.succeedFalse"), form.Has("retry.onSucceedFalse") || slices.Contains(form["retry.on"], "succeedFalse")})
 	return v.render(page{Name: "webhook_form", Title: title, Place: "webhooks", Back: back, Status: v.formStatus(), Scripts: []string{"pairs.js"}, Data: p})

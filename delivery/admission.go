@@ -41,7 +41,7 @@ const (
 	// bound of its own.
 	defaultConcurrency = 1000
 	// processConcurrency bounds the POSTs to all webhooks. Each needs a file descriptor, and
-	// fails without one: NewTurnstile gets a lower bound where there are few.
+	// fails without one: NewGate gets a lower bound where there are few.
 	processConcurrency = 4000
 	// leastConcurrency is what every webhook has, however many POSTs others have under way.
 	// fullAway is the least wait of an item that finds the process full.
@@ -55,15 +55,15 @@ const (
 	guessedPOST = 200 * time.Millisecond
 	// remembered is how many POSTs the estimate of that time goes back.
 	remembered = 1000
-	// maxIdleLines bounds the idle webhooks that a Turnstile remembers.
+	// maxIdleLines bounds the idle webhooks that a Gate remembers.
 	maxIdleLines = 1000
 )
 
-// Turnstile is the Admission of a process: as many POSTs under way as the
-// webhook's maxConcurrency says, in this process, and as are free of the process's own
-// beside the webhook's, so that there are some for the next one, a few always; and as
-// many begun as its rateLimit says, in all processes together. Make it with NewTurnstile.
-type Turnstile struct {
+// Gate is the Admission of a process. It admits as many POSTs as the webhook's
+// maxConcurrency allows in this process, no more than then stay free for other webhooks, but
+// always leastConcurrency, and as many as its rateLimit allows over all processes. Make it
+// with NewGate.
+type Gate struct {
 	tokens Tokens
 	now    func() time.Time
 	most   int // POSTs to all webhooks
@@ -77,7 +77,7 @@ type Turnstile struct {
 // line is what a process knows of the POSTs to one webhook.
 type line struct {
 	underWay int
-	// busy is the time that POSTs have taken together, until changed; with the
+	// busy is the sum of the times that POSTs have taken, until changed; divided by the
 	// number of those that have ended it tells how long one takes.
 	busy    time.Duration
 	ended   int
@@ -90,53 +90,53 @@ type line struct {
 	atOnce int
 }
 
-// NewTurnstile makes an Admission that takes the tokens of rate limits from
+// NewGate makes an Admission that takes the tokens of rate limits from
 // tokens. most bounds the POSTs of the process, 4,000 by default and at most.
-func NewTurnstile(tokens Tokens, now func() time.Time, most int) *Turnstile {
+func NewGate(tokens Tokens, now func() time.Time, most int) *Gate {
 	most = min(cmp.Or(most, processConcurrency), processConcurrency)
-	return &Turnstile{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
+	return &Gate{tokens: tokens, now: now, most: most, lines: map[string]*line{}, sweep: maxIdleLines}
 }
 
-// Admit takes slots of this process first, then tokens for the POSTs that have a slot.
-func (t *Turnstile) Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration) {
-	slots := cmp.Or(hook.MaxConcurrency, defaultConcurrency)
-	granted, full := t.enter(hook, n, slots)
+// Admit counts POSTs as under way in this process first, and then takes tokens for those.
+func (g *Gate) Admit(ctx context.Context, hook waypost.Webhook, n int) (granted int, reason string, wait time.Duration) {
+	atOnce := cmp.Or(hook.MaxConcurrency, defaultConcurrency)
+	granted, full := g.enter(hook, n, atOnce)
 	if limit := hook.RateLimit; limit != nil && granted > 0 {
-		allowed, retryAfter := t.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
+		allowed, retryAfter := g.tokens(ctx, "webhook/"+hook.ID, limit.PerSecond, limit.Burst, granted)
 		if allowed < granted {
-			t.leave(hook.ID, granted-allowed, false)
+			g.leave(hook.ID, granted-allowed, false)
 			// A visit can find as many tokens as the bucket holds. Half of that leaves it
 			// some time to be late: what runs over is lost.
 			visit := min(n-allowed, max(1, limit.Burst/2))
 			share := time.Duration(float64(visit) / limit.PerSecond * float64(time.Second))
-			return allowed, waypost.DeferRateLimit, max(retryAfter, t.queue(hook.ID, waypost.DeferRateLimit, share))
+			return allowed, waypost.DeferRateLimit, max(retryAfter, g.queue(hook.ID, waypost.DeferRateLimit, share))
 		}
 	}
 	if granted < n {
-		// Slots do not add up as tokens do, so a few more items come back than slots come
-		// free: few slots are idle then.
-		visit := min(n-granted, max(1, slots/2))
-		share := t.PostTime(hook.ID) * time.Duration(visit) / time.Duration(slots) * 3 / 4
+		// What POSTs leave free does not add up as tokens do, so a few more items come back
+		// than may begin: the webhook is rarely idle then.
+		visit := min(n-granted, max(1, atOnce/2))
+		share := g.PostTime(hook.ID) * time.Duration(visit) / time.Duration(atOnce) * 3 / 4
 		if full {
 			share = max(share, fullAway)
 		}
-		return granted, waypost.DeferMaxConcurrency, t.queue(hook.ID, waypost.DeferMaxConcurrency, share)
+		return granted, waypost.DeferMaxConcurrency, g.queue(hook.ID, waypost.DeferMaxConcurrency, share)
 	}
 	return granted, "", 0
 }
 
-// Done gives slots back.
-func (t *Turnstile) Done(webhookID string, n int) { t.leave(webhookID, n, true) }
+// Done counts POSTs as ended.
+func (g *Gate) Done(webhookID string, n int) { g.leave(webhookID, n, true) }
 
-// leave gives slots back, of POSTs that have ended or for which there was no token. The
-// latter say nothing of how long a POST takes.
-func (t *Turnstile) leave(webhookID string, n int, ended bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.line(webhookID)
+// leave counts POSTs out that have ended or for which there was no token. The latter say
+// nothing of how long a POST takes.
+func (g *Gate) leave(webhookID string, n int, ended bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.line(webhookID)
 	n = max(0, min(n, l.underWay))
 	l.underWay -= n
-	t.underWay -= n
+	g.underWay -= n
 	if !ended {
 		return
 	}
@@ -145,31 +145,31 @@ func (t *Turnstile) leave(webhookID string, n int, ended bool) {
 	}
 }
 
-// enter takes up to n of the webhook's slots. A change of its limits voids the turns: it
-// also wakes all workflows that wait. full says that the process has too few slots, not the
-// webhook.
-func (t *Turnstile) enter(hook waypost.Webhook, n, slots int) (granted int, full bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.line(hook.ID)
+// enter counts up to n POSTs in, of the atOnce that the webhook may have. A change of its
+// limits voids the turns: it also wakes all workflows that wait. full says that the
+// processConcurrency is used up, not the webhook's atOnce.
+func (g *Gate) enter(hook waypost.Webhook, n, atOnce int) (granted int, full bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.line(hook.ID)
 	rate := deref(hook.RateLimit)
-	if rate != l.rate || slots != l.atOnce {
-		l.rate, l.atOnce, l.turns = rate, slots, map[string]time.Time{}
+	if rate != l.rate || atOnce != l.atOnce {
+		l.rate, l.atOnce, l.turns = rate, atOnce, map[string]time.Time{}
 	}
-	free := max((t.most-t.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
-	granted = max(0, min(n, slots-l.underWay, free))
-	full = granted < min(n, slots-l.underWay)
+	free := max((g.most-g.underWay-l.underWay+1)/2, leastConcurrency-l.underWay)
+	granted = max(0, min(n, atOnce-l.underWay, free))
+	full = granted < min(n, atOnce-l.underWay)
 	l.underWay += granted
-	t.underWay += granted
+	g.underWay += granted
 	return granted, full
 }
 
 // queue says after what time to come back for a share of what comes free, after all that
 // were sent away before.
-func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l, now := t.line(webhookID), t.now()
+func (g *Gate) queue(webhookID, reason string, share time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, now := g.line(webhookID), g.now()
 	away := max(0, l.turns[reason].Sub(now)) + share
 	if away < 0 || away > maxAway { // it may have run over
 		away = maxAway
@@ -179,10 +179,10 @@ func (t *Turnstile) queue(webhookID, reason string, share time.Duration) time.Du
 }
 
 // PostTime goes by the POSTs of this process.
-func (t *Turnstile) PostTime(webhookID string) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.line(webhookID)
+func (g *Gate) PostTime(webhookID string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.line(webhookID)
 	if l.ended == 0 {
 		return guessedPOST
 	}
@@ -192,15 +192,15 @@ func (t *Turnstile) PostTime(webhookID string) time.Duration {
 
 // line finds or makes a webhook's line and brings its sums up to now. The caller
 // holds mu.
-func (t *Turnstile) line(webhookID string) *line {
-	now := t.now()
-	l := t.lines[webhookID]
+func (g *Gate) line(webhookID string) *line {
+	now := g.now()
+	l := g.lines[webhookID]
 	if l == nil {
-		if len(t.lines) >= t.sweep {
-			t.dropIdle(now)
+		if len(g.lines) >= g.sweep {
+			g.dropIdle(now)
 		}
 		l = &line{changed: now, turns: map[string]time.Time{}}
-		t.lines[webhookID] = l
+		g.lines[webhookID] = l
 	}
 	l.busy += time.Duration(l.underWay) * max(0, now.Sub(l.changed))
 	l.changed = now
@@ -209,15 +209,15 @@ func (t *Turnstile) line(webhookID string) *line {
 
 // dropIdle forgets webhooks that nothing is sent to; a cache of a fixed size would forget
 // busy ones.
-func (t *Turnstile) dropIdle(now time.Time) {
-	for id, l := range t.lines {
+func (g *Gate) dropIdle(now time.Time) {
+	for id, l := range g.lines {
 		idle := l.underWay == 0
 		for _, turn := range l.turns {
 			idle = idle && !turn.After(now)
 		}
 		if idle {
-			delete(t.lines, id)
+			delete(g.lines, id)
 		}
 	}
-	t.sweep = max(maxIdleLines, 2*len(t.lines))
+	g.sweep = max(maxIdleLines, 2*len(g.lines))
 }

@@ -30,13 +30,13 @@ func TestAdmissionLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const least = 4
 	for set, most := range map[int]int{0: 4000, 1 << 20: 4000, 512: 512} {
-		turnstile := delivery.NewTurnstile(noTokens, time.Now, set)
+		gate := delivery.NewGate(noTokens, time.Now, set)
 		hooks := make([]waypost.Webhook, 30)
 		total, granted := 0, make([]int, len(hooks))
 		for i := range hooks {
 			hooks[i] = waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 10_000}
 			for range 2 { // the second time there is nothing more
-				n, reason, wait := turnstile.Admit(t.Context(), hooks[i], 10_000)
+				n, reason, wait := gate.Admit(t.Context(), hooks[i], 10_000)
 				if reason != waypost.DeferMaxConcurrency || wait < time.Second {
 					t.Errorf("of %d, webhook %d: %q, %s", most, i, reason, wait)
 				}
@@ -48,9 +48,9 @@ func TestAdmissionLeavesRoom(t *testing.T) {
 			}
 		}
 		for i, hook := range hooks {
-			turnstile.Done(hook.ID, granted[i])
+			gate.Done(hook.ID, granted[i])
 		}
-		if n, _, _ := turnstile.Admit(t.Context(), hooks[0], 10_000); n != most/2 {
+		if n, _, _ := gate.Admit(t.Context(), hooks[0], 10_000); n != most/2 {
 			t.Errorf("after all have ended there are %d of %d", n, most)
 		}
 	}
@@ -62,7 +62,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 	for _, tt := range []struct{ most, effective int }{{1, 1}, {7, 7}, {0, 1000}} {
 		t.Run(fmt.Sprint(tt.most), func(t *testing.T) {
 			t.Parallel()
-			turnstile := delivery.NewTurnstile(noTokens, time.Now, 0)
+			gate := delivery.NewGate(noTokens, time.Now, 0)
 			hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: tt.most}
 			var underWay, refused atomic.Int64
 			var group sync.WaitGroup
@@ -70,7 +70,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 				group.Go(func() {
 					for left := 200; left > 0; {
 						n := min(left, 1+rand.IntN(50))
-						granted, reason, wait := turnstile.Admit(t.Context(), hook, n)
+						granted, reason, wait := gate.Admit(t.Context(), hook, n)
 						if now := underWay.Add(int64(granted)); now > int64(tt.effective) {
 							t.Errorf("%d POSTs under way", now)
 						}
@@ -83,7 +83,7 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 						left -= granted
 						for range granted { // they end one by one
 							underWay.Add(-1)
-							turnstile.Done(hook.ID, 1)
+							gate.Done(hook.ID, 1)
 						}
 					}
 				})
@@ -92,10 +92,10 @@ func TestAdmissionBoundsConcurrency(t *testing.T) {
 			if tt.most == 1 && refused.Load() == 0 {
 				t.Error("nobody was refused: the test shows nothing")
 			}
-			if granted, _, _ := turnstile.Admit(t.Context(), hook, 5000); granted != tt.effective {
+			if granted, _, _ := gate.Admit(t.Context(), hook, 5000); granted != tt.effective {
 				t.Errorf("%d slots are free at the end, want %d", granted, tt.effective)
 			}
-			if granted, _, _ := turnstile.Admit(t.Context(), waypost.Webhook{ID: "whk_2", MaxConcurrency: tt.most}, 1); granted != 1 {
+			if granted, _, _ := gate.Admit(t.Context(), waypost.Webhook{ID: "whk_2", MaxConcurrency: tt.most}, 1); granted != 1 {
 				t.Error("another webhook is held up")
 			}
 		})
@@ -154,15 +154,15 @@ func TestAdmissionReasons(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tokens := &bucket{now: clock}
-			turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
+			gate := delivery.NewGate(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
-			granted, reason, wait := turnstile.Admit(t.Context(), tt.hook, tt.n)
+			granted, reason, wait := gate.Admit(t.Context(), tt.hook, tt.n)
 			if granted != tt.granted || reason != tt.reason || wait != tt.wait {
 				t.Errorf("granted %d, %q, %s; want %d, %q, %s", granted, reason, wait, tt.granted, tt.reason, tt.wait)
 			}
 			// Slots that found no token are free again, and those that were granted come back.
-			turnstile.Done(tt.hook.ID, granted)
-			if again, _, _ := turnstile.Admit(t.Context(), waypost.Webhook{ID: "whk_1", MaxConcurrency: 40}, 100); again != 40 {
+			gate.Done(tt.hook.ID, granted)
+			if again, _, _ := gate.Admit(t.Context(), waypost.Webhook{ID: "whk_1", MaxConcurrency: 40}, 100); again != 40 {
 				t.Errorf("%d of 40 slots are free", again)
 			}
 		})
@@ -174,14 +174,14 @@ func TestAdmissionTakesNoTokenWithoutASlot(t *testing.T) {
 	t.Parallel()
 	clock := func() time.Time { return time.Unix(1767225600, 0) }
 	tokens := &bucket{now: clock}
-	turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
+	gate := delivery.NewGate(tokens.take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", MaxConcurrency: 2, RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 10}}
-	turnstile.Admit(t.Context(), hook, 2)
-	if granted, reason, _ := turnstile.Admit(t.Context(), hook, 3); granted != 0 || reason != waypost.DeferMaxConcurrency || tokens.calls != 1 {
+	gate.Admit(t.Context(), hook, 2)
+	if granted, reason, _ := gate.Admit(t.Context(), hook, 3); granted != 0 || reason != waypost.DeferMaxConcurrency || tokens.calls != 1 {
 		t.Errorf("granted %d, %q, tokens asked %d times", granted, reason, tokens.calls)
 	}
-	turnstile.Done(hook.ID, 1000) // more than there are
-	if granted, _, _ := turnstile.Admit(t.Context(), hook, 3); granted != 2 || tokens.owed.Sub(clock()) != 4*time.Second {
+	gate.Done(hook.ID, 1000) // more than there are
+	if granted, _, _ := gate.Admit(t.Context(), hook, 3); granted != 2 || tokens.owed.Sub(clock()) != 4*time.Second {
 		t.Errorf("granted %d, %s owed", granted, tokens.owed.Sub(clock()))
 	}
 }
@@ -191,19 +191,19 @@ func TestPostTimeIsOfPOSTs(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1767225600, 0)
 	clock := func() time.Time { return now }
-	turnstile := delivery.NewTurnstile((&bucket{now: clock}).take, clock, 0)
+	gate := delivery.NewGate((&bucket{now: clock}).take, clock, 0)
 	hook := waypost.Webhook{ID: "whk_1", RateLimit: &waypost.RateLimit{PerSecond: 1, Burst: 2}}
 	for range 5 {
-		granted, _, _ := turnstile.Admit(t.Context(), hook, 100)
+		granted, _, _ := gate.Admit(t.Context(), hook, 100)
 		now = now.Add(3 * time.Second)
-		turnstile.Done(hook.ID, granted)
+		gate.Done(hook.ID, granted)
 	}
-	if took := turnstile.PostTime(hook.ID); took != 3*time.Second {
+	if took := gate.PostTime(hook.ID); took != 3*time.Second {
 		t.Errorf("a POST takes %s", took)
 	}
 }
 
-// visit is a chunk of a cohort that comes to the turnstile at a time, or POSTs
+// visit is a chunk of a cohort that comes to the gate at a time, or POSTs
 // that end.
 type visit struct {
 	at   time.Time
@@ -248,7 +248,7 @@ func TestAdmissionSpreadsWhoComesBack(t *testing.T) {
 			now := start
 			clock := func() time.Time { return now }
 			tokens := &bucket{now: clock}
-			turnstile := delivery.NewTurnstile(tokens.take, clock, 0)
+			gate := delivery.NewGate(tokens.take, clock, 0)
 			tt.hook.ID = "whk_1"
 			queue := &visits{}
 			for i := range chunks {
@@ -259,11 +259,11 @@ func TestAdmissionSpreadsWhoComesBack(t *testing.T) {
 				v := heap.Pop(queue).(visit)
 				now = v.at
 				if v.done > 0 {
-					turnstile.Done(tt.hook.ID, v.done)
+					gate.Done(tt.hook.ID, v.done)
 					continue
 				}
 				came++
-				granted, _, wait := turnstile.Admit(t.Context(), tt.hook, v.left)
+				granted, _, wait := gate.Admit(t.Context(), tt.hook, v.left)
 				if granted == 0 {
 					vain++
 				}
@@ -312,16 +312,16 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			turnstile := delivery.NewTurnstile((&bucket{now: clock}).take, clock, 0)
+			gate := delivery.NewGate((&bucket{now: clock}).take, clock, 0)
 			tt.before.ID, tt.after.ID = "whk_1", "whk_1"
 			var away time.Duration
 			for range 60 {
-				_, _, away = turnstile.Admit(t.Context(), tt.before, 100)
+				_, _, away = gate.Admit(t.Context(), tt.before, 100)
 			}
 			if away < 5*time.Second {
 				t.Fatalf("the last one stays away for %s only", away)
 			}
-			if _, _, away = turnstile.Admit(t.Context(), tt.after, 1000); away > tt.away {
+			if _, _, away = gate.Admit(t.Context(), tt.after, 1000); away > tt.away {
 				t.Errorf("with another limit one stays away for %s, want %s", away, tt.away)
 			}
 		})
@@ -332,19 +332,19 @@ func TestAdmissionGoesByTheNewLimit(t *testing.T) {
 // are not.
 func TestAdmissionForgetsIdleWebhooks(t *testing.T) {
 	t.Parallel()
-	turnstile := delivery.NewTurnstile(noTokens, time.Now, 0)
+	gate := delivery.NewGate(noTokens, time.Now, 0)
 	for i := range 10_000 {
 		hook := waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}
-		turnstile.Admit(t.Context(), hook, 1)
+		gate.Admit(t.Context(), hook, 1)
 		if i%100 != 0 {
-			turnstile.Done(hook.ID, 1)
+			gate.Done(hook.ID, 1)
 		}
 	}
-	if n := delivery.Lines(turnstile); n > 2000 {
+	if n := delivery.Lines(gate); n > 2000 {
 		t.Errorf("%d webhooks are remembered", n)
 	}
 	for i := 0; i < 10_000; i += 100 {
-		if granted, _, _ := turnstile.Admit(t.Context(), waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}, 1); granted != 0 {
+		if granted, _, _ := gate.Admit(t.Context(), waypost.Webhook{ID: fmt.Sprint("whk_", i), MaxConcurrency: 1}, 1); granted != 0 {
 			t.Fatalf("webhook %d has more POSTs under way than it may", i)
 		}
 	}
@@ -381,7 +381,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 				client := redis.NewClient(own)
 				t.Cleanup(func() { _ = client.Close() })
 				rates := limits.NewRates(client, slog.New(slog.DiscardHandler))
-				turnstile := delivery.NewTurnstile(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
+				gate := delivery.NewGate(func(ctx context.Context, key string, perSecond float64, burst, n int) (int, time.Duration) {
 					taken := rates.Take(ctx, key, perSecond, burst, n)
 					return taken.Allowed, taken.RetryAfter
 				}, time.Now, 0)
@@ -390,7 +390,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 					group.Go(func() {
 						// A busy machine gets more time until the limit is met.
 						for d := time.Since(start); d < time.Second || !refused.Load() && d < 30*time.Second; d = time.Since(start) {
-							granted, reason, _ := turnstile.Admit(t.Context(), hook, 1+rand.IntN(30))
+							granted, reason, _ := gate.Admit(t.Context(), hook, 1+rand.IntN(30))
 							begun.Add(int64(granted))
 							if n := underWay.Add(int64(granted)); n > 20 {
 								t.Errorf("%d POSTs under way in one process", n)
@@ -399,7 +399,7 @@ func TestAdmissionHoldsOverProcesses(t *testing.T) {
 								refused.Store(true)
 							}
 							underWay.Add(-int64(granted))
-							turnstile.Done(hook.ID, granted)
+							gate.Done(hook.ID, granted)
 						}
 					})
 				}

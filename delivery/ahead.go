@@ -23,14 +23,14 @@ var errNotAhead = errors.New("it is left to the workflow")
 // It passes the stages of a batch. What would have to be held back is left to the workflow,
 // and so are journeys with a frequency cap, and webhooks with limits of their own
 // (docs/adr/0017-ahead.md).
-func (e *Engine) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool) {
+func (e *Engine) SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (canWait bool) {
 	var r *run // the one whose attempts may be open, also after a panic
 	defer func() {
 		// Outside of an activity, it would take the process along.
 		if fault := recover(); fault != nil {
 			e.log.Error("sending ahead panicked", "journey", claimed.Version.JourneyID, "panic", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 		}
-		patient = patient || r != nil && r.opened
+		canWait = canWait || r != nil && r.opened
 	}()
 	var waits bool
 	var err error
@@ -67,7 +67,7 @@ func (e *Engine) firstRun(ctx context.Context, claimed waypost.Cohort, coalesce 
 	first.Path, b.NodeID = nil, first.Node
 	for _, m := range claimed.Members {
 		b.Items = append(b.Items, Item{
-			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: first, Unrecorded: effect.Entries, Since: now, Fresh: true,
+			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: first, Unrecorded: effect.Entries, Since: now, Unsent: true,
 		})
 	}
 	r = e.newRun(Caller{WorkflowID: claimed.Members[0].EnrollmentID, Local: true, FirstAttempt: true}, b, v)

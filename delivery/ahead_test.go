@@ -56,7 +56,7 @@ func TestSendAhead(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tt.leads)
 			w.clock.stop() // nothing becomes due
-			w.fresh = true
+			w.unsent = true
 			answer := make(chan struct{})
 			w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) {
 				<-answer
@@ -92,7 +92,7 @@ func TestSendAhead(t *testing.T) {
 				t.Fatalf("%d POSTs, want %d", n, tt.leads)
 			}
 			// From then on it is any touchpoint, in whatever process.
-			w.fresh = false
+			w.unsent = false
 			w.deliverAll(a) // waits for a POST that it has not forgotten yet
 			w.clock.advance(time.Minute)
 			w.answer(func(http.ResponseWriter, *http.Request, string) {})
@@ -137,8 +137,8 @@ func TestBeginsWithAWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorldOf(t, 1, `{"name":"Wait","start":"first","nodes":[`+node+`,{"id":"hello","type":"touchpoint","webhook":%q}]}`)
-			if patient := w.process(nil).SendAhead(t.Context(), w.claimed(), false); patient != (name == "delay") {
-				t.Errorf("the workflow is patient: %t", patient)
+			if canWait := w.process(nil).SendAhead(t.Context(), w.claimed(), false); canWait != (name == "delay") {
+				t.Errorf("the workflow can wait: %t", canWait)
 			}
 			if w.totalPosts() > 0 {
 				t.Errorf("%d POSTs", w.totalPosts())
@@ -162,7 +162,7 @@ func (w *world) awaitOutcome(i int) {
 func TestPanicAhead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.fresh = true
+	w.unsent = true
 	a := delivery.New(delivery.Options{Store: w.store, Sender: panicking{}, Log: slog.New(slog.DiscardHandler), Now: w.clock.now})
 	t.Cleanup(func() { must(t, a.Close(context.Background())) })
 	if w.ahead = a.SendAhead(t.Context(), w.claimed(), false); !w.ahead {
@@ -171,7 +171,7 @@ func TestPanicAhead(t *testing.T) {
 	if got, err := w.deliver(a); err == nil {
 		t.Errorf("the workflow learns %v", got)
 	}
-	w.fresh = false
+	w.unsent = false
 	w.clock.advance(cutOff)
 	if got := fmt.Sprint(w.deliverAll(w.process(nil))); got != "[delivered]" {
 		t.Errorf("the workflow learns %s", got)
@@ -228,7 +228,7 @@ func TestNotAhead(t *testing.T) {
 				tt.definition = definition
 			}
 			w := newWorldOf(t, 1, tt.definition)
-			w.fresh = true
+			w.unsent = true
 			if tt.before != nil {
 				must(t, tt.before(w))
 			}

@@ -25,8 +25,8 @@ type Item struct {
 	Deferred bool `json:"deferred,omitempty"`
 	// Quiet says that it is held back for quiet hours, and the timeline of that.
 	Quiet bool `json:"quiet,omitempty"`
-	// Fresh says that the workflow has not sent the touchpoint in any batch yet.
-	Fresh bool `json:"fresh,omitempty"`
+	// Unsent says that the workflow has not sent the touchpoint in any batch yet.
+	Unsent bool `json:"fresh,omitempty"`
 	// Ahead says that its message may have been sent before the workflow was started.
 	Ahead bool `json:"ahead,omitempty"`
 	// Waited says, at a node that can begin enrollments, that this one was in a wait.
@@ -217,7 +217,7 @@ func (r *run) sendOwned(ctx context.Context, owned []*item) error {
 		return err
 	}
 	if len(r.items) > 1 {
-		ready, err := r.takeOpeningSlot(ctx)
+		ready, err := r.waitToOpen(ctx)
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (r *run) sendOwned(ctx context.Context, owned []*item) error {
 		}
 		defer func() { <-r.opening }()
 	}
-	defer r.returnUnused(ctx) // before the next batch gets the opening slot
+	defer r.returnUnused(ctx) // before the next batch may open attempts
 	for _, next := range stages {
 		if due, err = next(ctx, r, due); err != nil || len(due) == 0 {
 			return err
@@ -260,10 +260,10 @@ func (r *run) release(err error) {
 	}
 }
 
-// takeOpeningSlot waits for a slot to open attempts: more batches at a time would only
+// waitToOpen waits until the batch may open attempts: more batches at a time would only
 // wait for the database and for each other. A local activity waits for localPatience at
 // most, and not at all for a receiver that is slower than that: ready is false then.
-func (r *run) takeOpeningSlot(ctx context.Context) (ready bool, err error) {
+func (r *run) waitToOpen(ctx context.Context) (ready bool, err error) {
 	var late <-chan time.Time
 	if r.by.Local {
 		if r.admit.PostTime(r.hook.ID) > r.localPatience {
@@ -299,19 +299,19 @@ func (r *run) isFirst(it *item) bool {
 }
 
 // asksFirst tells whether the workflow asks for a touchpoint for the first time.
-func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Fresh }
+func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Unsent }
 
 const (
-	// glance is how long a batch without a waiting slot waits.
-	glance = 100 * time.Millisecond
+	// slotlessWait is how long a batch without a waiting slot waits.
+	slotlessWait = 100 * time.Millisecond
 	// underWayPause is the least time between two batches for a slow receiver: others have
-	// the worker's slot meanwhile.
+	// the worker's activity slot meanwhile.
 	underWayPause = time.Second
 )
 
 // await waits for the flights that this run has started or joined. In a batch of several
 // it waits for Options.Stragglers at most, so that a slow receiver does not hold up the
-// other enrollments. Without a waiting slot it waits for a glance only, so that slow
+// other enrollments. Without a waiting slot it waits for slotlessWait only, so that slow
 // receivers do not hold up other webhooks; the next batch comes when the receiver may have
 // answered.
 func (r *run) await(ctx context.Context) error {
@@ -325,22 +325,22 @@ func (r *run) await(ctx context.Context) error {
 		return nil
 	}
 	waiting := ctx
-	patient := !r.by.Local && r.waiting.take(r.hook.ID)
-	if patient {
+	hasSlot := !r.by.Local && r.waiting.take(r.hook.ID)
+	if hasSlot {
 		defer r.waiting.giveBack(r.hook.ID)
 	}
-	if !patient || len(r.items) > 1 {
-		patience := glance
+	if !hasSlot || len(r.items) > 1 {
+		most := slotlessWait
 		switch {
 		case r.by.Local:
-			if patience = r.localPatience; r.admit.PostTime(r.hook.ID) > r.localPatience {
-				patience = 0
+			if most = r.localPatience; r.admit.PostTime(r.hook.ID) > r.localPatience {
+				most = 0
 			}
-		case patient:
-			patience = r.stragglers
+		case hasSlot:
+			most = r.stragglers
 		}
 		var stop context.CancelFunc
-		waiting, stop = context.WithTimeout(ctx, patience)
+		waiting, stop = context.WithTimeout(ctx, most)
 		defer stop()
 	}
 	for _, it := range flying {
@@ -361,7 +361,7 @@ func (r *run) await(ctx context.Context) error {
 			var next time.Time // of a local activity: at once, and a regular one waits on
 			switch {
 			case r.by.Local:
-			case patient:
+			case hasSlot:
 				next = r.now().UTC().Add(underWayPause)
 			default:
 				next = r.now().UTC().Add(it.flight.expect(r.admit.PostTime(r.hook.ID)))

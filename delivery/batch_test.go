@@ -41,7 +41,7 @@ type world struct {
 	version   waypost.JourneyVersion
 	items     []delivery.Item
 	webhookID string
-	fresh     bool     // its batches are the first ones of their items
+	unsent    bool     // its batches are the first ones of their items
 	ahead     bool     // and those may have been sent ahead
 	posts     sync.Map // message id → *atomic.Int32
 	handle    atomic.Value
@@ -216,12 +216,12 @@ func runIn(ctx context.Context, a *delivery.Engine, b delivery.Batch) (results [
 }
 
 // batchItems are the items as a workflow names them that sends them for the first time,
-// if the world is fresh.
+// if the world says so.
 func (w *world) batchItems() []delivery.Item {
 	items := slices.Clone(w.items)
 	for i := range items {
-		if w.fresh {
-			items[i].Fresh, items[i].Ahead, items[i].Since = true, w.ahead, w.clock.now()
+		if w.unsent {
+			items[i].Unsent, items[i].Ahead, items[i].Since = true, w.ahead, w.clock.now()
 		}
 	}
 	return items
@@ -600,12 +600,12 @@ func (s leadless) Briefing(ctx context.Context, sc waypost.Scope, webhookID stri
 func TestEnrollmentsOfDeletedLeadsAreCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
-	w.fresh = true
+	w.unsent = true
 	a := w.process(leadless{w.store, w.items[1].LeadsID})
 	if _, err := w.deliver(a); err == nil {
 		t.Fatal("a batch with an enrollment of nobody went through")
 	}
-	w.fresh = false
+	w.unsent = false
 	results, err := w.deliver(a)
 	must(t, err)
 	for i, want := range []string{delivery.OutcomeDelivered, delivery.OutcomeCanceled, delivery.OutcomeDelivered} {

@@ -98,7 +98,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	}
 	woken := func(want int) {
 		t.Helper()
-		w.clock.advance(time.Second) // they gather
+		w.clock.advance(time.Second) // others come meanwhile
 		notices, err := w.store.ClaimNotices(context.Background(), 10, true)
 		must(t, err)
 		if len(notices) != want {
@@ -110,12 +110,12 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 		}
 		must(t, w.store.DeleteNotices(context.Background(), ids))
 	}
-	attempted, fresh := all[:30], all[30:]
+	attempted, rest := all[:30], all[30:]
 
 	w.answer(hangUp)
 	run(one, attempted, map[string]int{delivery.OutcomeRetrying: 30})
 	posts("first attempts", 30)
-	run(other, fresh, map[string]int{delivery.OutcomeDeferred: 30})
+	run(other, rest, map[string]int{delivery.OutcomeDeferred: 30})
 	posts("the breaker is open", 30)
 	w.items = all
 	if d, attempts := w.attempts(59); d.Status != waypost.DeliveryDeferred || d.DeferredReason != waypost.DeferBreaker || d.Attempts != 0 || len(attempts) != 0 {
@@ -124,7 +124,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 
 	advance(time.Second)
 	var running sync.WaitGroup
-	w.items = fresh
+	w.items = rest
 	for _, a := range []*delivery.Engine{one, other, one, other} {
 		running.Go(func() {
 			if _, err := w.deliver(a); err != nil {
@@ -136,7 +136,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 	posts("half-open", 31)
 
 	advance(7 * time.Second) // retries are due
-	for _, d := range run(one, slices.Concat(fresh, attempted), map[string]int{delivery.OutcomeRetrying: 1, delivery.OutcomeDeferred: 59}) {
+	for _, d := range run(one, slices.Concat(rest, attempted), map[string]int{delivery.OutcomeRetrying: 1, delivery.OutcomeDeferred: 59}) {
 		if d.Outcome == delivery.OutcomeRetrying && d.Attempt != 2 {
 			t.Errorf("a message is probed with that had %d attempts, others had one", d.Attempt-1)
 		}
@@ -146,7 +146,7 @@ func TestBreakerHoldsBackAndReleases(t *testing.T) {
 
 	w.answer(func(http.ResponseWriter, *http.Request, string) {})
 	advance(40 * time.Second) // whatever the jitter is, all are due
-	run(other, fresh, map[string]int{delivery.OutcomeDelivered: 1, delivery.OutcomeDeferred: 29})
+	run(other, rest, map[string]int{delivery.OutcomeDelivered: 1, delivery.OutcomeDeferred: 29})
 	posts("the probe that closes it", 33)
 	woken(1)
 
@@ -181,7 +181,7 @@ func TestBreakerThatOpensIsTold(t *testing.T) {
 	must(t, err)
 	_, err = w.store.CreateSubscription(ctx, sc, waypost.Subscription{Name: "s", WebhookID: hook.ID, On: []waypost.Happening{waypost.WebhookFailing}})
 	must(t, err)
-	told := func(want int) {
+	openings := func(want int) {
 		t.Helper()
 		batches, _, err := w.store.TellSubscriptions(ctx, waypost.MaxCohort)
 		must(t, err)
@@ -205,13 +205,13 @@ func TestBreakerThatOpensIsTold(t *testing.T) {
 		must(t, err)
 	}
 	deliver(one, all[:30])
-	told(0) // it could not tell
+	openings(0) // it could not tell
 	deliver(other, all[30:40])
-	told(1)
+	openings(1)
 	mute.mute.Store(false)
 	deliver(one, all[40:50])
 	deliver(other, all[50:])
-	told(0)
+	openings(0)
 }
 
 // muteStore cannot tell that a webhook is failing while it is mute.
@@ -251,12 +251,12 @@ func TestBreakerClosesWhileABatchIsHeldBack(t *testing.T) {
 	s := &meanwhileStore{Store: w.store, meanwhile: func() {
 		server.SetTime(w.clock.now().Add(time.Second))
 		granted, ticket, _ := third.Admit(context.Background(), circuit, 1, time.Minute)
-		told := third.Alive(context.Background(), circuit, ticket, true)
-		if granted != 1 || told == nil {
+		announced := third.Alive(context.Background(), circuit, ticket, true)
+		if granted != 1 || announced == nil {
 			t.Error("it does not close")
 			return
 		}
-		told(context.Background())
+		announced(context.Background())
 	}}
 	a := w.guarded(s, server.Addr())
 	hook, err := w.store.Webhook(context.Background(), scope, w.webhookID)

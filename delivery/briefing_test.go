@@ -61,7 +61,7 @@ func TestNewMessagesAreBriefed(t *testing.T) {
 		{"enabled", change(func(hook *waypost.Webhook) { hook.Enabled = true }), delivery.OutcomeDelivered, "", map[string]int{"briefing": 1, "webhook": 1}},
 	}
 	w := newWorld(t, len(steps))
-	w.fresh = true
+	w.unsent = true
 	items := w.items
 	c := &counted{Store: w.store}
 	a := w.process(c)

@@ -46,7 +46,7 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := e.recordAbandoned(ctx, b.Scope, onlyOpen(stored)); err != nil {
+	if err := e.recordAbandoned(ctx, b.Scope, deleteAllButOpen(stored)); err != nil {
 		return err
 	}
 	return e.store.CancelRounds(ctx, rounds)
@@ -55,11 +55,11 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 // OpenAttempts returns the touchpoints whose delivery has an attempt that has not ended.
 func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
 	stored, err := e.store.Sendings(ctx, keys)
-	return onlyOpen(stored), err
+	return deleteAllButOpen(stored), err
 }
 
-// onlyOpen deletes the deliveries without an attempt that has not ended.
-func onlyOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
+// deleteAllButOpen keeps deliveries with an open attempt.
+func deleteAllButOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
 	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
 	return stored
 }
@@ -69,8 +69,8 @@ func onlyOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpo
 func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]waypost.Sending) error {
 	var lost []waypost.AttemptRecord
 	for key, s := range open {
-		patience := e.cutOffAt(s, waypost.MaxTimeoutMs)
-		if s.Open.By == e.process && !e.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || patience.Before(e.now()) {
+		cutOff := e.cutOffAt(s, waypost.MaxTimeoutMs)
+		if s.Open.By == e.process && !e.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || cutOff.Before(e.now()) {
 			lost = append(lost, interrupted(key, sc, s))
 		}
 	}

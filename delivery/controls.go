@@ -50,11 +50,11 @@ func (e *Engine) Controls(ctx context.Context, workflowID string, b Batch, items
 	}
 }
 
-// Of are those of an enrollment.
+// Of returns the controls of an enrollment.
 func (c Controls) Of(enrollmentID string) waypost.Controls { return c.of[enrollmentID] }
 
 // Ended says how an enrollment has ended, as OutcomeCanceled or OutcomeExited, and
-// why; "" if it has not. What it exits on is noted only while it is not canceled.
+// why; "" if it has not. An exit counts before a cancel: none is recorded after one.
 func (c Controls) Ended(enrollmentID string) (outcome, reason string) {
 	return ended(c.of[enrollmentID])
 }

@@ -104,7 +104,7 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 		}
 	}
 	now := e.DecidedAt(b)
-	records, err := e.records(ctx, b, v, items, now)
+	records, rules, err := e.records(ctx, b, v, items, now)
 	if err != nil {
 		return nil, err
 	}
@@ -122,28 +122,51 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 			Began:        enrollment.Event,
 			Touchpoints:  results[item.EnrollmentID],
 			Record:       records[item.LeadsID],
+			Segments:     rules,
 			Now:          now,
 		}}
 	}
 	return all, nil
 }
 
-// records reads what the conditions of the items' nodes ask of their leads' records.
-func (e *Engine) records(ctx context.Context, b Batch, v Version, items []Item, now time.Time) (map[int64]*waypost.LeadRecord, error) {
-	needs := v.Needs(b.NodeID)
+// records reads what the conditions of the items' nodes ask of their leads' records, and the rules of
+// the segments that those of a waitFor ask for, with what these ask.
+func (e *Engine) records(
+	ctx context.Context, b Batch, v Version, items []Item, now time.Time,
+) (records map[int64]*waypost.LeadRecord, rules map[string]waypost.SegmentRule, err error) {
+	var needs waypost.RecordNeeds
+	var segments []string
 	var leads []int64
-	seen := map[string]bool{b.NodeID: true}
-	for _, item := range items {
-		if node := item.State.Node; !seen[node] {
-			seen[node] = true
-			needs.Add(v.Needs(node))
+	seen := map[string]bool{}
+	add := func(node string) {
+		if seen[node] {
+			return
 		}
+		seen[node] = true
+		asked := v.Needs(node)
+		needs.Add(asked)
+		if n, _ := v.Node(node); n.Type == journey.WaitFor {
+			segments = append(segments, asked.Segments...)
+		}
+	}
+	add(b.NodeID)
+	for _, item := range items {
+		add(item.State.Node)
 		leads = append(leads, item.LeadsID)
 	}
 	if needs.None() {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return e.store.LeadRecords(ctx, b.Scope, leads, needs, now)
+	if len(segments) > 0 {
+		if rules, err = e.store.SegmentRules(ctx, b.Scope, segments); err != nil {
+			return nil, nil, err
+		}
+		for _, rule := range rules {
+			needs.Add(rule.Needs(true))
+		}
+	}
+	records, err = e.store.LeadRecords(ctx, b.Scope, leads, needs, now)
+	return records, rules, err
 }
 
 // DecidedAt is the time of a decision: the later one of the workflow's and of this

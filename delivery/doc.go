@@ -36,7 +36,7 @@
 //	controls.go         pauses, cancels and exits of enrollments
 //	definitions.go      compiled journey versions, and the facts that messages are made of
 //	recorder.go         writes outcomes, many in one transaction
-//	admission.go        Turnstile: how many POSTs a webhook may have
+//	admission.go        Gate: how many POSTs a webhook may have
 //	slots.go            how many batches may wait for receivers
 //	observe.go          what metrics and traces show
 package delivery

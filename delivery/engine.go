@@ -24,6 +24,7 @@ type Store interface {
 	AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) error
 	LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (map[int64]waypost.Lead, error)
 	EnrollmentsByID(ctx context.Context, ids []string) (map[string]waypost.Enrollment, error)
+	SegmentRules(ctx context.Context, sc waypost.Scope, ids []string) (map[string]waypost.SegmentRule, error)
 	LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error)
 	TouchpointResults(ctx context.Context, enrollmentIDs []string) (map[string]map[string]waypost.TouchpointResult, error)
 	RecordProgress(ctx context.Context, progress []waypost.Progress) error

@@ -5,11 +5,11 @@ import "time"
 // SetWriteTime bounds a write of outcomes.
 func (e *Engine) SetWriteTime(d time.Duration) { e.recorder.writeTime = d }
 
-// Lines tells how many webhooks a Turnstile remembers.
-func Lines(t *Turnstile) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.lines)
+// Lines tells how many webhooks a Gate remembers.
+func Lines(g *Gate) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.lines)
 }
 
 // Slots are what batches wait for receivers in.

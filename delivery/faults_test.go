@@ -81,15 +81,15 @@ func TestLateRecordAndAnswerAgree(t *testing.T) {
 				}
 				must(t, r.err)
 				d, _ := w.attempts(0)
-				told := r.d[0].Outcome
+				answered := r.d[0].Outcome
 				recorded := map[waypost.DeliveryStatus]string{
 					waypost.DeliverySucceeded: delivery.OutcomeDelivered, waypost.DeliveryFailed: delivery.OutcomeFailed,
 				}[d.Status]
 				_, timeline, err := w.store.Enrollment(context.Background(), scope, w.items[0].EnrollmentID)
 				must(t, err)
 				what := map[string]string{waypost.WhatSent: delivery.OutcomeDelivered, waypost.WhatFailed: delivery.OutcomeFailed}[timeline[1].What]
-				if told != recorded || told != what {
-					t.Errorf("the workflow is told %s, recorded is %s, the timeline says %s", told, recorded, what)
+				if answered != recorded || answered != what {
+					t.Errorf("the workflow is told %s, recorded is %s, the timeline says %s", answered, recorded, what)
 				}
 			})
 		}
@@ -104,7 +104,7 @@ func TestCloseWaitsForRetriedRecords(t *testing.T) {
 	s.away.Store(true)
 	a := w.process(s)
 	go func() { _, _ = w.deliver(a) }()
-	for s.failed.Load() < 8 { // five together, then each by itself
+	for s.failed.Load() < 8 { // five as one batch, then each by itself
 		time.Sleep(time.Millisecond)
 	}
 	closed := make(chan error, 1)
@@ -379,7 +379,7 @@ func (s *bugged) Briefing(ctx context.Context, sc waypost.Scope, webhookID strin
 func TestPanicInABatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.fresh = true
+	w.unsent = true
 	a := w.process(&bugged{Store: w.store})
 	if _, err := w.deliver(a); err == nil {
 		t.Error("no error")

@@ -165,7 +165,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	fl := it.flight
 	defer r.flights.end(it.AttemptRound(), fl)
 	defer func() {
-		// One message must not take the process, and everybody's journeys, with it.
+		// A panic over one message must not end the process, which drives all journeys.
 		if fault := recover(); fault != nil {
 			fl.err = fmt.Errorf("attempt of enrollment %s panicked", it.EnrollmentID)
 			r.log.Error("attempt panicked", "message", s.MessageID, "webhook", r.hook.ID, "enrollment", it.EnrollmentID,
@@ -173,7 +173,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		}
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
-	told := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
+	announced := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}
@@ -193,15 +193,15 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
 		fl.result, fl.err = r.correct(fl.result, it.AttemptRound())
 	}
-	if told != nil && fl.err == nil {
-		r.releaseDeferred(r.batch.Scope, r.hook, told)
+	if announced != nil && fl.err == nil {
+		r.releaseDeferred(r.batch.Scope, r.hook, announced)
 	}
 	r.log.Info("attempt", "message", s.MessageID, "webhook", r.hook.ID, "enrollment", it.EnrollmentID,
 		"lead", it.LeadsID, "attempt", record.Attempt, "status", record.Status, "http", outcome.HTTPStatus,
 		"class", outcome.ErrorClass, "ms", outcome.Duration.Milliseconds())
 }
 
-// post makes the POST and gives the webhook's slot back: others may go while the
+// post makes the POST and counts it out of the admission: others may go while the
 // outcome is recorded.
 func (e *Engine) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
 	e.recorder.posting.Add(1)
@@ -285,8 +285,8 @@ func (r *run) settle(record *waypost.AttemptRecord, i Item, s waypost.Sending) (
 	return d, nil
 }
 
-// jitter places the jitter of an attempt, in [0,1): what fails of one workflow comes again
-// together, whatever batches it was in, and that of other workflows at other times.
+// jitter places the jitter of an attempt, in [0,1): what fails of one workflow is due again
+// at one time, whatever batches it was in, and that of other workflows at other times.
 func jitter(seed uint64, attempt int) float64 {
 	return rand.New(rand.NewPCG(seed, uint64(attempt))).Float64()
 }

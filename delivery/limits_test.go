@@ -107,7 +107,7 @@ func capOverJourneys(t *testing.T, url string) {
 				if err != nil {
 					return err
 				}
-				b.Items = append(b.Items, delivery.Item{EnrollmentID: e.ID, LeadsID: lead, State: state, Unrecorded: effect.Entries, Fresh: true})
+				b.Items = append(b.Items, delivery.Item{EnrollmentID: e.ID, LeadsID: lead, State: state, Unrecorded: effect.Entries, Unsent: true})
 			}
 			running.Go(func() {
 				deliveries, err := run(workers[p], b)

@@ -21,7 +21,7 @@ type recorder struct {
 	store  Store
 	log    *slog.Logger
 	failed func(error)
-	queue  chan recording
+	queue  chan queuedRecord
 	turn   chan struct{} // holds a value while collect runs
 	// posting are the POSTs that are under way: while there are any, more records come.
 	posting atomic.Int64
@@ -33,7 +33,7 @@ type recorder struct {
 	writeTime time.Duration
 }
 
-type recording struct {
+type queuedRecord struct {
 	record   waypost.AttemptRecord
 	recorded chan<- struct{}
 }
@@ -43,12 +43,12 @@ const (
 	// recorders is how many transactions are under way at a time: while the disk
 	// confirms one, the database works on others.
 	recorders = 3
-	// linger lets the answers of one batch, which come within milliseconds of each
-	// other, share a transaction. It ends at once when no POST is under way.
-	linger = 15 * time.Millisecond
+	// sharedFor lets the answers of one batch, which come within milliseconds of each
+	// other, share a transaction. The wait ends at once when no POST is under way.
+	sharedFor = 15 * time.Millisecond
 	// A transaction that failed so often is taken apart, so that one record that
 	// the database refuses does not hold up the others.
-	triesTogether = 5
+	triesAsBatch = 5
 	// maxWriteWait is short: the sooner an outcome is written once the database is
 	// back, the less another process may take it for lost.
 	maxWriteWait = time.Second
@@ -67,7 +67,7 @@ var errRecorderClosed = errors.New("the recorder is closed")
 func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 	r := &recorder{
 		store: store, log: log, failed: failed, writeTime: writeTime,
-		queue:  make(chan recording, 4*maxRecords),
+		queue:  make(chan queuedRecord, 4*maxRecords),
 		turn:   make(chan struct{}, 1),
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
@@ -86,7 +86,7 @@ func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 func (r *recorder) record(record waypost.AttemptRecord) error {
 	recorded := make(chan struct{})
 	select {
-	case r.queue <- recording{record, recorded}:
+	case r.queue <- queuedRecord{record, recorded}:
 	case <-r.done:
 		return errRecorderClosed
 	}
@@ -114,17 +114,17 @@ func (r *recorder) run() {
 		if len(batch) == 0 {
 			return
 		}
-		r.write(batch, triesTogether)
+		r.write(batch, triesAsBatch)
 	}
 }
 
 // collect waits for a record and takes what comes along. It returns nothing once
 // the recorder is closed and the queue is empty. One goroutine at a time collects: several
 // would split what belongs into one transaction.
-func (r *recorder) collect() []recording {
+func (r *recorder) collect() []queuedRecord {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	var batch []recording
+	var batch []queuedRecord
 	select {
 	case first := <-r.queue:
 		batch = append(batch, first)
@@ -136,7 +136,7 @@ func (r *recorder) collect() []recording {
 			return nil
 		}
 	}
-	late := time.After(linger)
+	late := time.After(sharedFor)
 	for len(batch) < maxRecords {
 		select {
 		case next := <-r.queue:
@@ -167,7 +167,7 @@ func (r *recorder) try(records []waypost.AttemptRecord) error {
 
 // write retries until the batch is written. After so many tries it writes each record of
 // the batch by itself.
-func (r *recorder) write(batch []recording, tries int) {
+func (r *recorder) write(batch []queuedRecord, tries int) {
 	records := make([]waypost.AttemptRecord, len(batch))
 	for i, b := range batch {
 		records[i] = b.record
@@ -191,6 +191,6 @@ func (r *recorder) write(batch []recording, tries int) {
 		time.Sleep(waits.NextBackOff())
 	}
 	for _, b := range batch {
-		r.running.Go(func() { r.write([]recording{b}, 1) })
+		r.running.Go(func() { r.write([]queuedRecord{b}, 1) })
 	}
 }

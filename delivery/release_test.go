@@ -75,7 +75,7 @@ func TestPanicIsNoAnswerForOthers(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
-			w.fresh = call != "SendingsOfRounds"
+			w.unsent = call != "SendingsOfRounds"
 			claimed, joined := make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			a := w.process(faulty{w.store, func(c string) error {

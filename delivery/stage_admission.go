@@ -13,7 +13,7 @@ func takeAdmission(ctx context.Context, r *run, due []*item) ([]*item, error) {
 }
 
 // returnUnused gives back what was admitted and not started. A POST that was started
-// gives its slot back when it has ended, and reports to the breaker.
+// is given back when it has ended, and reports to the breaker.
 func (r *run) returnUnused(ctx context.Context) {
 	if unused := r.admitted - r.started; unused > 0 {
 		r.admit.Done(r.hook.ID, unused)

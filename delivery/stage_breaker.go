@@ -24,7 +24,7 @@ type Breakers interface {
 	// Alive says that an attempt, of a message that has waited for the breaker or not,
 	// found the receiver working. If it returns a function, the caller is to tell all who
 	// wait, and then to call that.
-	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context))
+	Alive(ctx context.Context, circuit string, ticket int64, waited bool) (announced func(context.Context))
 	// Holds tells whether the breaker is not closed.
 	Holds(ctx context.Context, circuit string) bool
 	// OpenSince is when the breaker opened, as far as this process knows; zero if it is
@@ -107,7 +107,7 @@ func (i *item) waitedForBreaker() bool {
 // report tells the breaker of the outcome of an attempt, and whether the message has waited
 // for it. If it returns a function, the caller is to release all messages that wait for the
 // breaker, and then to call it.
-func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (told func(context.Context)) {
+func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (announced func(context.Context)) {
 	ctx := context.Background()
 	switch health := healthOf(o); health {
 	case receiverWorks:
@@ -120,7 +120,7 @@ func (e *Engine) report(p pass, waited bool, attempt int, o waypost.Outcome) (to
 	return nil
 }
 
-// What an outcome says about the receiver.
+// health is what an outcome says about the receiver.
 type health int
 
 const (
@@ -153,14 +153,14 @@ func healthOf(o waypost.Outcome) health {
 
 // releaseDeferred releases the messages that wait for a breaker that has closed. If it
 // fails, the breaker asks another caller of Alive to do so.
-func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, told func(context.Context)) {
+func (e *Engine) releaseDeferred(sc waypost.Scope, hook waypost.Webhook, announced func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	if err := e.store.ReleaseDeferred(ctx, sc, hook.ID, waypost.DeferBreaker); err != nil {
 		e.log.Error("release deliveries that waited for a breaker", "webhook", hook.ID, "error", err)
 		return
 	}
-	told(ctx)
+	announced(ctx)
 	if e.wake != nil {
 		e.wake()
 	}

@@ -103,7 +103,7 @@ func TestProbeIsTheMessageOfMostAttempts(t *testing.T) {
 	}
 }
 
-// A cohort's items that are held back come again together, but for those that wait for the
+// A cohort's items that are held back come again at one time, but for those that wait for the
 // breaker, which has given the batch a time.
 func TestHeldBackComeTogether(t *testing.T) {
 	t.Parallel()
@@ -120,8 +120,8 @@ func TestHeldBackComeTogether(t *testing.T) {
 			})
 			must(t, err)
 			d := answers[0]
-			together := d.Next.Sub(d.At) != time.Second // that is what the ledger says
-			if d.Reason != reason || together == (reason == waypost.DeferBreaker) || d.Next.Sub(d.At) < time.Second {
+			rounded := d.Next.Sub(d.At) != time.Second // that is what the ledger says
+			if d.Reason != reason || rounded == (reason == waypost.DeferBreaker) || d.Next.Sub(d.At) < time.Second {
 				t.Errorf("%s because of %s, for %s", d.Outcome, d.Reason, d.Next.Sub(d.At))
 			}
 		})
@@ -177,18 +177,18 @@ func TestRefusedAttemptIsAnsweredFromTheRecord(t *testing.T) {
 func TestEndOfWhatWasSentAheadIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		joined, fresh bool // the first batch joins the POST; the last one looks like a first
-		reads         int
+		joined, unsent bool // the first batch joins the POST; the last one looks like a first
+		reads          int
 	}{
-		"the first batch comes late": {fresh: true, reads: 0},
+		"the first batch comes late": {unsent: true, reads: 0},
 		"a later batch":              {reads: 1},
-		"the first batch joined":     {joined: true, fresh: true, reads: 1},
+		"the first batch joined":     {joined: true, unsent: true, reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			w.clock.stop()
-			w.fresh, w.ahead = true, true
+			w.unsent, w.ahead = true, true
 			reads, joined, answer := 0, make(chan struct{}), make(chan struct{})
 			a := w.process(faulty{w.store, func(call string) error {
 				if call == "SendingsOfRounds" {
@@ -221,7 +221,7 @@ func TestEndOfWhatWasSentAheadIsToldOnce(t *testing.T) {
 			must(t, <-first)
 			must(t, a.Close(t.Context())) // the flight has ended
 			w.clock.advance(30 * time.Second)
-			w.fresh = tt.fresh
+			w.unsent = tt.unsent
 			// One that reads makes another POST, which cannot be recorded any more.
 			answers, err := w.deliver(a)
 			if tt.reads == 0 && (err != nil || answers[0].Outcome != delivery.OutcomeRetrying) {
@@ -245,7 +245,7 @@ func TestOldFirstRunReads(t *testing.T) {
 		}
 		return nil
 	}})
-	w.items[0].Fresh, w.items[0].Since = true, w.clock.now().Add(-2*time.Minute)
+	w.items[0].Unsent, w.items[0].Since = true, w.clock.now().Add(-2*time.Minute)
 	if got := fmt.Sprint(w.deliverAll(a)); got != "[delivered]" || reads != 1 {
 		t.Errorf("outcome %s after %d reads", got, reads)
 	}

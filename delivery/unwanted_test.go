@@ -61,7 +61,7 @@ func (w *world) wantSkipped(i int, reason string, attempts int) {
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
-	w.fresh = true
+	w.unsent = true
 	must(t, w.change(func(hook *waypost.Webhook) { hook.Channel, hook.RequiresConsent = "sms", true }))
 	fails := atomic.Bool{}
 	fails.Store(true)
@@ -84,7 +84,7 @@ func TestUnwanted(t *testing.T) {
 	}
 	// What was skipped stays skipped, in a batch that looks again as well.
 	w.agree(true, 3)
-	w.fresh = false
+	w.unsent = false
 	fails.Store(false)
 	w.agree(false, 2)
 	w.clock.advance(time.Minute)
@@ -103,7 +103,7 @@ func TestUnwanted(t *testing.T) {
 func TestChannelCostsLittle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
-	w.fresh = true
+	w.unsent = true
 	must(t, w.change(func(hook *waypost.Webhook) { hook.Channel, hook.RequiresConsent = "sms", true }))
 	w.agree(true, 0, 1, 2)
 	w.answer(func(rw http.ResponseWriter, _ *http.Request, _ string) { rw.WriteHeader(http.StatusServiceUnavailable) })
@@ -113,7 +113,7 @@ func TestChannelCostsLittle(t *testing.T) {
 	if want := map[string]int{"briefing": 1, "webhook": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
 		t.Errorf("the first attempts asked %v, want %v", c.calls, want)
 	}
-	w.fresh, c.calls = false, nil
+	w.unsent, c.calls = false, nil
 	w.clock.advance(time.Minute)
 	w.deliverAll(a)
 	if want := map[string]int{"controls": 1, "unwanted": 1, "webhook": 1}; fmt.Sprint(c.calls) != fmt.Sprint(want) {
@@ -135,7 +135,7 @@ func (s suppressedAtOpening) OpenAttempts(ctx context.Context, openings []waypos
 func TestSuppressedRightBeforePost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.fresh = true
+	w.unsent = true
 	must(t, w.change(func(hook *waypost.Webhook) { hook.Channel = "sms" }))
 	if got := fmt.Sprint(w.deliverAll(w.process(suppressedAtOpening{w.store}))); got != "[skipped delivered]" {
 		t.Errorf("outcomes %s", got)
@@ -154,7 +154,7 @@ func TestUnwantedAhead(t *testing.T) {
 		t.Run(fmt.Sprint("late ", late), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
-			w.fresh, w.ahead = true, true
+			w.unsent, w.ahead = true, true
 			w.clock.stop()
 			must(t, w.change(func(hook *waypost.Webhook) { hook.Channel = "sms" }))
 			engine := w.process(suppressedAtOpening{w.store})

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -70,7 +73,38 @@ func (ans answer) kept() (waypost.Answer, error) {
 	}
 	var err error
 	out.Body, err = encode(ans.body)
+	out.Leads = leadsIn(out.Body)
 	return out, err
+}
+
+// leadsIn lists the leads that the JSON of an answer tells of: the values of its members leadsId.
+func leadsIn(body []byte) (leads []int64) {
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if n, ok := v["leadsId"].(json.Number); ok {
+				if id, err := n.Int64(); err == nil && id > 0 {
+					leads = append(leads, id)
+				}
+			}
+			for _, member := range v {
+				walk(member)
+			}
+		case []any:
+			for _, each := range v {
+				walk(each)
+			}
+		}
+	}
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if dec.Decode(&v) == nil {
+		walk(v)
+	}
+	slices.Sort(leads)
+	return slices.Compact(leads)
 }
 
 // replayed is a stored answer, given once more.

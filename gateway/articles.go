@@ -134,6 +134,8 @@ func decodeArticle(document []byte, body *articleJSON) (waypost.Problems, error)
 	return problems, nil
 }
 
+// putArticle stores an article under the id of the path, whole, and wakes the indexer. If-Match is
+// compared in the same transaction.
 func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 	art, err := readArticle(r.body, r.param("id"))
 	if err != nil {

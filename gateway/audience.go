@@ -34,6 +34,7 @@ type filterBody struct {
 	Gender      *int64  `json:"gender"`
 	Test        *bool   `json:"test"`
 	Birthday    *string `json:"birthday"`
+	ImportID    *string `json:"importId"`
 	CreatedFrom *string `json:"createdFrom"`
 	CreatedTo   *string `json:"createdTo"`
 	UpdatedFrom *string `json:"updatedFrom"`
@@ -148,6 +149,11 @@ func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) wayp
 	if body.Birthday != nil {
 		filter.Birthday = waypost.BirthdayFilter(p, path+"birthday", *body.Birthday)
 	}
+	if body.ImportID != nil {
+		if filter.ImportID = *body.ImportID; !waypost.IsID(waypost.PrefixImport, filter.ImportID) {
+			p.Add(waypost.DetailInvalidFormat, path+"importId", "must be the id of an import")
+		}
+	}
 	filter.CustomFields = spelled(sample.CustomFields)
 	filter.CreatedFrom = moment(p, path+"createdFrom", body.CreatedFrom, hint(body.CreatedFrom))
 	filter.CreatedTo = moment(p, path+"createdTo", body.CreatedTo, hint(body.CreatedTo))
@@ -194,7 +200,7 @@ func spelled(fields map[string]any) map[string]string {
 
 // cutLeadsIDs takes the text of audience.leadsIds out of a body and leaves an empty list
 // in its place: DecodeJSON makes a tree of a document, and that of a million numbers
-// takes hundreds of megabytes. What is no list, and a second list, stay where they are,
+// takes hundreds of megabytes. A value that is no list, and a second list, stay in the body,
 // for DecodeJSON to refuse.
 func cutLeadsIDs(body []byte) (rest, list []byte, problems waypost.Problems) {
 	if problems := notJSON(body); problems != nil {

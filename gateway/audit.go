@@ -62,11 +62,13 @@ type auditAnswer struct {
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
 	RequestID   *string         `json:"requestId"`
+	Address     *string         `json:"address"`
 }
 
 func answerAudit(e waypost.AuditEntry) auditAnswer {
 	return auditAnswer{
 		stamp(e.At()), orNull(e.Author.Application), orNull(e.Author.Actor), e.Action, e.Target, e.Before, e.After, orNull(e.Author.RequestID),
+		orNull(e.Author.Address),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type entry struct {
 	At                                            string
 	Application, Actor, Action, Target, RequestID string
+	Address                                       string
 	Before, After                                 json.RawMessage
 }
 
@@ -191,12 +192,15 @@ var changes = map[string]change{
 	"pauseEnrollment":  controlled("enrollment", "pause", enrollmentPath),
 	"resumeEnrollment": controlled("enrollment", "resume", enrollmentPath),
 	"cancelEnrollment": controlled("enrollment", "cancel", enrollmentPath),
-	"pauseLaunch":      controlled("launch", "pause", launchPath),
-	"resumeLaunch":     controlled("launch", "resume", launchPath),
-	"cancelLaunch":     controlled("launch", "cancel", launchPath),
-	"pauseJourney":     controlled("journey", "pause", journeyPath),
-	"resumeJourney":    controlled("journey", "resume", journeyPath),
-	"cancelJourney":    controlled("journey", "cancel", journeyPath),
+	"patchLaunch": {"launch.update", true, func(f *fixture) call {
+		return call{method: "PATCH", target: launchPath(f), body: `{"ratePerSecond":5}`}
+	}},
+	"pauseLaunch":   controlled("launch", "pause", launchPath),
+	"resumeLaunch":  controlled("launch", "resume", launchPath),
+	"cancelLaunch":  controlled("launch", "cancel", launchPath),
+	"pauseJourney":  controlled("journey", "pause", journeyPath),
+	"resumeJourney": controlled("journey", "resume", journeyPath),
+	"cancelJourney": controlled("journey", "cancel", journeyPath),
 	"acceptEvent": {"event.accept", true, func(f *fixture) call {
 		return call{method: "POST", target: "/v1/events", body: fmt.Sprintf(`{"eventId":"e1","name":"paid","leadsId":%d}`, f.newLead("Ada"))}
 	}},
@@ -469,6 +473,30 @@ func TestAuditLists(t *testing.T) {
 	}
 	if a := f.otherOrg().get("/v1/audit").expect(t, 200); len(a.json["items"].([]any)) != 0 {
 		t.Errorf("another organisation: %s", a.raw)
+	}
+}
+
+// A user of the console is told by the address, and found by it and by the id.
+func TestAuditNamesUsers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	by := waypost.Author{Scope: waypost.Scope{Org: testOrg}, Application: f.app.ID, Actor: "root", Address: "2001:db8::/64"}
+	u, _, err := f.store.CreateUser(t.Context(), by, waypost.User{Org: testOrg, Email: "ada@example.com", Name: "Ada", Role: waypost.RoleViewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := f.do(call{method: "POST", target: "/v1/webhooks", body: `{"name":"w","url":"https://example.com/"}`, headers: map[string]string{signature.HeaderActor: u.ID}}).
+		expect(t, 201).str(t, "id")
+	if e := f.audit("&target=" + hook)[0]; e.Actor != "ada@example.com" || e.Address != "" {
+		t.Errorf("%+v", e)
+	}
+	if e := f.audit("&target=" + u.ID)[0]; e.Action != "user.create" || e.Actor != "root" || e.Address != "2001:db8::/64" || e.Application != f.app.ID {
+		t.Errorf("%+v", e)
+	}
+	for _, actor := range []string{"ada@example.com", "Ada@Example.com", u.ID} {
+		if found := f.audit("&actor=" + actor); len(found) != 1 || found[0].Target != hook {
+			t.Errorf("%s: %+v", actor, found)
+		}
 	}
 }
 

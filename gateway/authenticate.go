@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -14,11 +16,12 @@ import (
 
 // Nonces remembers the nonces of signed requests.
 type Nonces interface {
-	// Use tells, over all processes, whether key was not used before. An error
-	// means that this cannot be known now.
-	Use(ctx context.Context, key string) (fresh bool, err error)
+	// Use tells, over all processes, whether key was not used before. If what could tell it was
+	// forgotten, for all requests that were signed in or before a second, that is since. An
+	// error means that this cannot be known now.
+	Use(ctx context.Context, key string, signed time.Time) (unused bool, since time.Time, err error)
 	// UseLocal does the same for this process alone, while Use fails.
-	UseLocal(key string) (fresh bool, err error)
+	UseLocal(key string) (unused bool, err error)
 }
 
 // authenticate checks the signature, the nonce, the application's rate limit and
@@ -49,9 +52,14 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 		return err
 	}
 	if !r.app.Allows(r.route.grant) {
-		return refuse(waypost.DetailGrantMissing, "grants", "the application lacks "+string(r.route.grant)+", which this call needs; use one that has it (waypost apps create --grant)")
+		return lacksGrant(r.route.grant, "this call")
 	}
 	return nil
+}
+
+// lacksGrant refuses what needs a grant that the application does not have.
+func lacksGrant(grant waypost.Grant, what string) error {
+	return refuse(waypost.DetailGrantMissing, "grants", "the application lacks "+string(grant)+", which "+what+" needs; use one that has it (waypost apps create --grant)")
 }
 
 // useNonce refuses a request that was seen before. While Redis is away, reads go
@@ -59,25 +67,29 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 // an export all of it in the hands of somebody who listens.
 func (a *api) useNonce(ctx context.Context, r *request) error {
 	key := r.app.ID + ":" + r.claim.Nonce
-	fresh, err := a.Nonces.Use(ctx, key)
-	a.noteRedis(ctx, fresh, err)
+	unused, since, err := a.Nonces.Use(ctx, key, r.claim.Time)
+	a.noteRedis(ctx, unused, err)
 	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && !r.route.exports() {
-		fresh, err = a.Nonces.UseLocal(key)
+		unused, err = a.Nonces.UseLocal(key)
 	}
 	switch {
 	case err != nil:
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "the replay guard is away; sign and send the request again in a moment")
-	case !fresh:
+	case !since.IsZero():
+		r.c.Set("Retry-After", strconv.FormatInt(max(0, since.Unix()+1-a.Now().Unix()), 10))
+		return refuse(waypost.DetailRequestExpired, signature.HeaderTimestamp, fmt.Sprintf("is not after %d, from before the replay guard lost its memory (Redis was restarted, "+
+			"emptied, replaced, or has evicted keys): the request may have been accepted then; sign it anew, with the present time and another nonce", since.Unix()))
+	case !unused:
 		return refuse(waypost.DetailNonceReused, signature.HeaderNonce, "was used before; make a new one for each request, also for one that is sent again")
 	}
 	return nil
 }
 
-// noteRedis logs when Redis goes away and when it is back, once each. Only a fresh
+// noteRedis logs when Redis goes away and when it is back, once each. Only an unused
 // nonce shows that Redis answered: a used one may be known without asking it.
-func (a *api) noteRedis(ctx context.Context, fresh bool, err error) {
+func (a *api) noteRedis(ctx context.Context, unused bool, err error) {
 	switch {
-	case fresh && a.nonceAway.CompareAndSwap(true, false):
+	case unused && a.nonceAway.CompareAndSwap(true, false):
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "the replay guard's Redis is back")
 	case err != nil && a.nonceAway.CompareAndSwap(false, true):
 		a.Log.LogAttrs(ctx, slog.LevelWarn, "the replay guard's Redis is away: writes are refused, reads use this process's own memory",

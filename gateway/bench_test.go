@@ -21,6 +21,7 @@ import (
 	"waypost"
 	"waypost/gateway"
 	"waypost/limits"
+	"waypost/listen"
 	"waypost/signature"
 	"waypost/store"
 	"waypost/store/storetest"
@@ -67,7 +68,7 @@ func benchGateway(b *testing.B, database string, db *store.Store, redisURL strin
 	b.Cleanup(func() { _ = client.Close() })
 	o := gateway.Options{
 		Applications: db, Leads: db, Imports: db, Webhooks: db, Subscriptions: db, Suppressions: db, Segments: db, Journeys: db, Enrollments: db, Launches: db, Controls: db, Events: db, Deliveries: db, Audit: db,
-		Nonces: limits.NewNonces(client), Rates: rates{limits.NewLeases(limits.NewRates(client, slog.New(slog.DiscardHandler)))}, Keys: db, Waker: &wakes{},
+		Nonces: limits.NewNonces(client, db, slog.New(slog.DiscardHandler)), Rates: rates{limits.NewLeases(limits.NewRates(client, slog.New(slog.DiscardHandler)))}, Keys: db, Waker: &wakes{},
 		AddressRate: 100_000, PhoneRegion: "CN", Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	}
 	full, bare := listenBench(b, gateway.New(o)), listenBench(b, gateway.NewBare(o, scope))
@@ -120,12 +121,12 @@ func printSpread(database, request, gateway, measure string, values []float64) {
 }
 
 func listenBench(b *testing.B, app *fiber.App) string {
-	var listen net.ListenConfig
-	l, err := listen.Listen(b.Context(), "tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(b.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	go func() { _ = gateway.Serve(app, l) }()
+	go func() { _ = gateway.Serve(app, listen.New(l, listen.Options{})) }()
 	b.Cleanup(func() { _ = app.ShutdownWithTimeout(time.Second) })
 	return l.Addr().String()
 }

@@ -62,18 +62,28 @@ type wire struct {
 	most int64
 	// awaited tells that the client waits for a 100 before it sends the body.
 	awaited bool
+	// The body, or least bytes of it, must arrive within each window (0: at any time). got
+	// have arrived since began.
+	least, got int
+	window     time.Duration
+	began      time.Time
 }
 
-func newWire(c *fiber.Ctx, bodyTime time.Duration) *wire {
+func (a *api) newWire(c *fiber.Ctx) *wire {
 	from := c.Context().RequestBodyStream()
 	if from == nil {
 		return &wire{err: io.EOF, most: maxDrain}
 	}
-	w := &wire{from: from, conn: c.Context().Conn(), most: maxDrain}
+	w := &wire{from: from, conn: c.Context().Conn(), most: maxDrain, least: leastOf(a.LeastRate, a.window), window: a.window}
 	// Fiber's time-out is for the headers, and short, for a connection that never
 	// says anything also keeps the server from stopping.
-	w.err = w.allow(bodyTime)
+	w.err = w.allow(a.bodyTime)
 	return w
+}
+
+// leastOf is how many bytes a window must bring.
+func leastOf(rate int, window time.Duration) int {
+	return int(int64(rate) * int64(window) / int64(time.Second))
 }
 
 // allow gives the body so much time from now.
@@ -82,7 +92,24 @@ func (w *wire) allow(d time.Duration) error {
 		return nil
 	}
 	w.until = time.Now().Add(d)
-	return w.conn.SetReadDeadline(w.until)
+	return w.nextWindow()
+}
+
+// nextWindow lets the body arrive for another window.
+func (w *wire) nextWindow() error {
+	w.began, w.got = time.Now(), 0
+	if w.conn == nil {
+		return nil
+	}
+	return w.conn.SetReadDeadline(w.deadline())
+}
+
+// deadline is when more of the body must have arrived.
+func (w *wire) deadline() time.Time {
+	if end := w.began.Add(w.window); w.least > 0 && end.Before(w.until) {
+		return end
+	}
+	return w.until
 }
 
 func (w *wire) Read(p []byte) (n int, err error) {
@@ -92,6 +119,9 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	}
 	if w.err == nil {
 		n, w.err = w.from.Read(p)
+		if w.got += n; w.least > 0 && w.got >= w.least && w.err == nil {
+			w.err = w.nextWindow()
+		}
 	}
 	return n, w.err
 }
@@ -105,9 +135,14 @@ func (w *wire) sayContinue() error {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w.conn, "HTTP/1.1 100 Continue\r\n\r\n")
-	return err
+	if _, err := io.WriteString(w.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
+		return err
+	}
+	return w.nextWindow()
 }
+
+// unknownTime is how long the rest of a body may take to arrive whose client has not shown who it is.
+const unknownTime = time.Second
 
 // maxDrain is wire.most beside what the route takes.
 const maxDrain = 8 * maxBody
@@ -121,6 +156,13 @@ func (w *wire) drain() (all bool) {
 	}
 	_, err := io.CopyN(io.Discard, w, w.most)
 	return errors.Is(err, io.EOF)
+}
+
+// hurry gives what is left of a body unknownTime: until it is there, or late, it holds a connection.
+func (w *wire) hurry() {
+	if w.err == nil {
+		w.least, w.err = 0, w.allow(unknownTime)
+	}
 }
 
 // checkAwaited refuses a request by its headers whose body has yet to be asked for.
@@ -146,9 +188,9 @@ func (a *api) readBody(_ context.Context, r *request) error {
 	if r.route.body.spooled {
 		return a.spoolBody(r)
 	}
-	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
+	body, err := a.receive(r)
 	if err != nil {
-		return r.wire.incomplete()
+		return err
 	}
 	if len(body) > limit {
 		r.tooLarge = true
@@ -161,10 +203,52 @@ func (a *api) readBody(_ context.Context, r *request) error {
 	return nil
 }
 
+// fault is why package listen has ended the body; nil if it has not.
+func (w *wire) fault() error {
+	c, ok := w.conn.(*conn)
+	if !ok {
+		return nil
+	}
+	return c.fault(c.requests)
+}
+
+// Bounds of the bodies beside imports that a process takes in at a time. Those of the second
+// kind may be longer than maxBody.
+const (
+	maxBodies     = 512
+	maxLongBodies = 12
+)
+
+// receive reads a body into memory, and one byte more of one that is too large.
+func (a *api) receive(r *request) ([]byte, error) {
+	if r.length == 0 && !r.sent("Transfer-Encoding") {
+		return nil, nil
+	}
+	share, limit := a.bodies, r.route.body.limit
+	if limit > maxBody && (r.length == 0 || r.length > maxBody) {
+		share = a.longBodies
+	}
+	if !share.take(r.app) {
+		return nil, waypost.Errorf(waypost.CodeServiceUnavailable, "", "many other bodies of your organisation are being received at this moment; send this one again when they are done")
+	}
+	defer share.release(r.app)
+	body, err := io.ReadAll(io.LimitReader(r.wire, int64(limit)+1))
+	if err != nil {
+		return nil, r.wire.incomplete()
+	}
+	return body, nil
+}
+
 // incomplete says why a body could not be read. Fiber's errors of chunks do not tell a
 // deadline.
 func (w *wire) incomplete() error {
-	if !time.Now().Before(w.until) {
+	if fault := w.fault(); fault != nil {
+		return fault
+	}
+	if now := time.Now(); now.Before(w.until) && !now.Before(w.deadline()) {
+		return waypost.Errorf(waypost.CodeBadRequest, "",
+			"the body did not arrive in time: %d bytes came in %s, and at least %d must (WAYPOST_LEAST_RATE), or the rest of it", w.got, w.window, w.least)
+	} else if !now.Before(w.until) {
 		return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive in time: it came too slowly, or is shorter than Content-Length says")
 	}
 	return waypost.Errorf(waypost.CodeBadRequest, "", "the body did not arrive completely: the connection ended, or its chunks are malformed")
@@ -173,18 +257,14 @@ func (w *wire) incomplete() error {
 // spoolTime bounds how long an import's body may take to arrive.
 const spoolTime = 10 * time.Minute
 
-// Bounds of the imports that a process takes in at a time: their bodies fill the
-// disk, and what is read of them the memory. A slow application leaves room for
-// others.
-const (
-	maxSpools       = 4
-	maxSpoolsPerApp = 2
-)
+// maxSpools bounds the imports that a process takes in at a time: their bodies fill the
+// disk, and what is read of them the memory.
+const maxSpools = 8
 
 // spoolBody reads an import's body into a temporary file that has no name, and
 // compares its hash with the one that was signed.
 func (a *api) spoolBody(r *request) error {
-	if !a.spools.take(r.app.ID) {
+	if !a.spools.take(r.app) {
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other imports are being received at this moment; send this one again when they are done")
 	}
 	r.spooling = true
@@ -228,7 +308,7 @@ func (a *api) closeSpool(r *request) {
 		_ = r.spool.Close()
 	}
 	if r.spooling {
-		a.spools.release(r.app.ID)
+		a.spools.release(r.app)
 	}
 }
 

@@ -66,13 +66,48 @@ func textReader(file io.Reader, charset string) (io.Reader, error) {
 		return &wholeText{in: in, line: 1}, err
 	}
 	if decoder != nil {
-		text := bufio.NewReaderSize(transform.NewReader(in, decoder.NewDecoder()), readBuffer)
+		raw := &maybeUTF8{in: in, charset: charset, valid: !strings.HasPrefix(strings.ToLower(charset), "utf-16")}
+		text := bufio.NewReaderSize(transform.NewReader(raw, decoder.NewDecoder()), readBuffer)
 		if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // of UTF-16LE, GB18030 and so on
 			_, _ = text.Discard(len(mark))
 		}
-		return &wholeText{in: text, decoded: true, line: 1}, nil
+		return &wholeText{in: text, decoded: true, raw: raw, line: 1}, nil
 	}
 	return &wholeText{in: in, line: 1}, nil
+}
+
+// maybeUTF8 passes on a file that is said to be in another charset, and ends with a
+// BadRequest if all of it is UTF-8 and some of it not ASCII: a text of another charset is
+// almost never UTF-8 by chance, so that it would be stored garbled.
+type maybeUTF8 struct {
+	in      io.Reader
+	charset string
+	valid   bool   // what was read so far is UTF-8
+	beyond  bool   // some of it is not ASCII
+	cut     []byte // the beginning of a character at its end
+}
+
+func (m *maybeUTF8) Read(p []byte) (int, error) {
+	n, err := m.in.Read(p)
+	if m.valid && n > 0 {
+		text := append(m.cut, p[:n]...)
+		whole := text[:len(text)-partial(text)]
+		m.beyond = m.beyond || bytes.ContainsFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf })
+		m.valid = utf8.Valid(whole)
+		m.cut = append([]byte(nil), text[len(whole):]...)
+	}
+	if errors.Is(err, io.EOF) && len(m.cut) == 0 && m.isUTF8() {
+		err = m.fault()
+	}
+	return n, err
+}
+
+// isUTF8 tells whether what was read so far is UTF-8 that is not only ASCII.
+func (m *maybeUTF8) isUTF8() bool { return m.valid && m.beyond }
+
+func (m *maybeUTF8) fault() error {
+	return rowFault(waypost.DetailInvalidFormat, "", "the file is UTF-8, not %s as the Content-Type says: send it with charset=utf-8 or without a charset "+
+		"(CLI: without --encoding)", clip(m.charset))
 }
 
 const (
@@ -152,6 +187,7 @@ func isUTF16(head []byte) bool {
 type wholeText struct {
 	in      io.Reader
 	decoded bool
+	raw     *maybeUTF8 // what a decoder reads
 	line    int
 	buffer  []byte
 	from    int // where in buffer what is not passed on yet begins
@@ -215,6 +251,8 @@ func (w *wholeText) broken(text []byte) error {
 	for at := range bytes.Lines(text) {
 		if !utf8.Valid(at) || w.decoded && bytes.Contains(at, []byte("\uFFFD")) {
 			switch {
+			case w.decoded && w.raw.isUTF8():
+				return w.raw.fault()
 			case w.decoded:
 				return brokenAt(w.line, "the file is not in the charset that the Content-Type names; nothing of it is imported")
 			case looksGBK(at):

@@ -145,15 +145,14 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 	for _, s := range d.EnteredSegments() {
 		missing.Add(waypost.DetailOutOfRange, s.Path, "segment %s is not of the stage %s; write the id of another one", clip(s.ID), stage)
 	}
-	// What conditions name stays in their text.
+	// Conditions keep the ids in their text, which belong to the other stage: all are reported.
 	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
 		if d.AllNeeds().None() {
 			return nil
 		}
-		for i, n := range d.Nodes() {
-			needs := d.Needs(n.ID)
+		for _, needs := range d.NeedsByCondition() {
 			for _, id := range slices.Concat(needs.Segments, needs.Journeys()) {
-				missing.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names %s, which is not of the stage %s; write the id of another one", id, stage)
+				missing.Add(waypost.DetailOutOfRange, needs.Path, "names %s, which is not of the stage %s; write the id of another one", id, stage)
 			}
 		}
 		return nil

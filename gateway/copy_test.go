@@ -68,7 +68,7 @@ func TestCopyJourney(t *testing.T) {
 		t.Errorf("copied %s", copied.raw)
 	}
 	got := f.get("/v1/journeys/"+other).expect(t, 200)
-	if got.header.Get("ETag") != copied.header.Get("ETag") || strings.TrimSuffix(copied.raw, `,"missing":[]}`)+"}" != got.raw || !strings.Contains(got.raw, "Hello {{ lead.name }}") || !strings.Contains(got.raw, hook) {
+	if got.header.Get("ETag") != copied.header.Get("ETag") || strings.TrimSuffix(copied.raw, `,"missing":[]}`)+"}" != got.sound(t) || !strings.Contains(got.raw, "Hello {{ lead.name }}") || !strings.Contains(got.raw, hook) {
 		t.Errorf("the copy is %s", got.raw)
 	}
 	f.send("POST", "/v1/journeys/"+other+"/publish", "").expect(t, 201)

@@ -10,20 +10,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"waypost"
 )
 
 // The CSV of leads (docs/contract.md, "CSV"): RFC 4180, UTF-8, a header row of field
-// names; a null is an empty cell. A text that a spreadsheet would run as a formula, or
-// that would be read as another type, gets a leading ' in an export. An import takes it
-// off, so that an imported export changes nothing.
+// names; a null is an empty cell. A text that a spreadsheet would run as a formula, that
+// has blanks at its ends, or that would be read as another type, gets a leading ' in an
+// export. An import takes it off, so that an imported export changes nothing.
 //
 // The standard library's reader does not do here: it makes one line feed of the
 // \r\n in a cell, and its cells have no bound.
 
-// What the names of columns begin with that are named by leads: custom fields and consents.
+// Prefixes of columns whose names clients choose: those of custom fields and consents.
 const (
 	customColumn  = "customFields."
 	consentColumn = "consents."
@@ -168,11 +169,14 @@ func customText(value any) *string {
 	case !isText:
 		b, _ := json.Marshal(value) // a number or a boolean
 		text = string(b)
-	case isTyped(strings.TrimLeft(text, "'")):
+	case !hasEdges(bare(text)) && isTyped(bare(text)):
 		text = "'" + text
 	}
 	return &text
 }
+
+// bare is a text without the 's that it begins with.
+func bare(text string) string { return strings.TrimLeft(text, "'") }
 
 // cell writes a cell, nil for an empty one.
 func (c *csvWriter) cell(text *string) {
@@ -182,7 +186,7 @@ func (c *csvWriter) cell(text *string) {
 			quote = `"`
 		}
 		c.row = append(c.row, quote...)
-		if isFormula(*text) {
+		if isMarked(*text) {
 			c.row = append(c.row, '\'')
 		}
 		c.row = append(c.row, strings.ReplaceAll(*text, `"`, `""`)...)
@@ -198,16 +202,41 @@ func (c *csvWriter) end() error {
 	return err
 }
 
-// isFormula tells whether a text gets one more ' in its cell: a spreadsheet could run it,
-// leading 's aside, as a formula, or it shows nothing.
-func isFormula(text string) bool {
-	text = strings.TrimLeft(text, "'")
+// isMarked tells whether a text gets one more ' in its cell: leading 's aside, a spreadsheet
+// could run it as a formula, it shows nothing, or it has blanks at its ends, which an
+// import takes off.
+func isMarked(text string) bool {
+	text = bare(text)
 	first, _ := utf8.DecodeRuneInString(text)
-	return strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) || isBlank([]byte(text))
+	return strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) || isBlank([]byte(text)) || hasEdges(text)
 }
 
-// isTyped tells whether text is a JSON number, true or false.
-func isTyped(text string) bool { return text == "true" || text == "false" || isNumber(text) }
+// hasEdges tells whether a text has blanks at its ends, of whatever kind.
+func hasEdges(text string) bool { return strings.TrimSpace(text) != text }
+
+// isTyped tells whether a custom field's cell is a number, true or false.
+func isTyped(text string) bool { return typed(text) != "" }
+
+// typed is the JSON of a cell that is a number, or true or false in any case of letters, as
+// Excel writes TRUE; "" for a text. What does not print as it is written is a text, as 007,
+// 1.50, 1E5 and an id of 18 digits are.
+func typed(text string) string {
+	if len(text) > 0 && text[0] > '9' && text[0] < utf8.RuneSelf && !strings.ContainsRune("tTfF", rune(text[0])) { // most are
+		return ""
+	}
+	text = waypost.CleanKey(text)
+	if lower := strings.ToLower(text); lower == "true" || lower == "false" {
+		return lower
+	}
+	if len(text) > maxNumber || !isNumber(text) {
+		return ""
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if printed, _ := json.Marshal(n); err != nil || string(printed) != text || !waypost.IsExact(text) {
+		return ""
+	}
+	return text
+}
 
 // isNumber tells whether text is a JSON number.
 func isNumber(text string) bool {
@@ -230,6 +259,7 @@ type csvColumn struct {
 	custom  bool
 	consent bool
 	integer bool
+	lines   bool // of address and remark, which keep the blanks that they were sent with
 	blank   bool // it has no name, and must have no content
 }
 
@@ -257,7 +287,7 @@ func newCSVRows(text io.Reader, form importForm) (*csvRows, error) {
 	for i := range header.cells() {
 		rows.columns = append(rows.columns, readColumn(&p, i+1, string(header.cell(i)), seen))
 	}
-	if needs := csvNeeds[form.mode]; !slices.ContainsFunc(needs, func(name string) bool { return seen[name] }) {
+	if needs := form.needs(); !slices.ContainsFunc(needs, func(name string) bool { return seen[name] }) {
 		p.Add(waypost.DetailNullValue, needs[0], "there is no column %s", strings.Join(needs, " or "))
 	}
 	return rows, p.Err("")
@@ -294,14 +324,25 @@ func readColumn(p *waypost.Problems, number int, cell string, seen map[string]bo
 	case csvFields[at].name != name:
 		p.Add(waypost.DetailUnknownField, clip(name), "column %d: the name of the field is written %s", number, csvFields[at].name)
 	default:
-		column.integer = csvFields[at].integer
+		column.integer, column.lines = csvFields[at].integer, name == "address" || name == "remark"
 	}
 	column.key, _ = encode(column.name)
 	seen[name] = true
 	return column
 }
 
-// csvNeeds are the columns without which no row can succeed: one of them.
+// needs are the columns without which no row can succeed: one of them.
+func (f importForm) needs() []string {
+	switch {
+	case f.match == "" || f.mode == waypost.ImportCreate:
+		return csvNeeds[f.mode]
+	case f.mode == waypost.ImportUpdate:
+		return []string{string(f.match)}
+	}
+	return []string{"name", string(f.match)}
+}
+
+// csvNeeds are those columns where leads are matched by leadsId, else externalId.
 var csvNeeds = map[waypost.ImportMode][]string{
 	waypost.ImportCreate: {"name"},
 	waypost.ImportUpdate: {"leadsId", "externalId"},
@@ -358,10 +399,7 @@ func (c *csvRows) object(record *csvRecord) ([]byte, *waypost.Error) {
 		if isBlank(record.cell(i)) {
 			continue
 		}
-		cell := string(record.cell(i))
-		if cell[0] == '\'' && isFormula(cell) {
-			cell = cell[1:]
-		}
+		cell := column.value(string(record.cell(i)))
 		switch {
 		case column.custom:
 			if customs++; customs > maxCustomCells {
@@ -411,16 +449,35 @@ func appendText(out []byte, text string) []byte {
 	return append(out, quoted...)
 }
 
+// value is what a cell says: without the blanks around it, or else without the ' with which
+// an export marks it. Only in what is kept as it was sent can that be for the blanks' sake.
+func (c *csvColumn) value(cell string) string {
+	trimmed := strings.TrimSpace(cell)
+	if c.custom || c.lines {
+		cell = strings.TrimLeftFunc(cell, unicode.IsSpace)
+	} else {
+		cell = trimmed
+	}
+	if strings.HasPrefix(cell, "'") && isMarked(cell) {
+		return cell[1:]
+	}
+	return trimmed
+}
+
 // appendCustom gives a custom field the type that its cell reads as.
 func appendCustom(out []byte, cell string) []byte {
-	bare := strings.TrimLeft(cell, "'")
-	switch {
-	case !isTyped(bare):
+	text := bare(cell)
+	if hasEdges(text) {
 		return appendText(out, cell)
-	case len(bare) < len(cell):
-		return appendText(out, cell[1:])
 	}
-	return append(out, cell...)
+	switch value := typed(text); {
+	case value == "":
+		return appendText(out, cell)
+	case len(text) < len(cell):
+		return appendText(out, cell[1:])
+	default:
+		return append(out, value...)
+	}
 }
 
 // maxNumber is how long a number is still taken for one, in bytes.
@@ -429,7 +486,7 @@ const maxNumber = 32
 // appendInteger writes a number where the cell is one. Faults are found when the row is
 // checked.
 func appendInteger(out []byte, cell string) []byte {
-	text := strings.TrimSpace(cell)
+	text := waypost.CleanKey(cell)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return strconv.AppendInt(out, n, 10)
 	}

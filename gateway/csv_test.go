@@ -44,7 +44,7 @@ func csvOf(t testing.TB, custom []string, leads ...waypost.Lead) []byte {
 
 // rowsOf splits the body of an import.
 func rowsOf(body, media string, mode waypost.ImportMode) (rows []waypost.ImportRow, err error) {
-	for row, err := range importRows(strings.NewReader(body), importForm{media, charsetUTF8, mode, "CN"}) {
+	for row, err := range importRows(strings.NewReader(body), importForm{media, charsetUTF8, mode, "", "CN"}) {
 		if err != nil {
 			return rows, err
 		}
@@ -67,7 +67,7 @@ func TestCSVCustomNamesAreBounded(t *testing.T) {
 func FuzzCSVRoundTrip(f *testing.F) {
 	for _, s := range []string{
 		"", "x", "'", "''", "=1+1", "'=1", "+8613800000000", "-5", "'-5", "@a", "\t", "\rx", "a\r\nb", "a\nb\r", ` "q" `, `"`, ",", ";", "5", "'5", "1e999", "-0", "0.1",
-		"true", "'true", "false", "null", "＝1", "'＋", "－", "＠", "\uFEFF", "张三", "007", "1_0", "{}", "  ",
+		"true", "'true", "false", "TRUE", "'True", "1.50", "5.0", "1E5", "1e-7", "110101199003077758", "18014398509481984", "1990/12/31", " 7", "7 ", "' 7", "\u00a07", "\u200b7", "　x", "'t x ", "+86138", "null", "＝1", "'＋", "－", "＠", "\uFEFF", "张三", "007", "1_0", "{}", "  ",
 	} {
 		f.Add(s, s, int64(-5), 0.1, uint64(0x1234567890abcdef))
 		f.Add("a", s, int64(7), -1e-9, ^uint64(0))
@@ -88,7 +88,7 @@ func FuzzCSVRoundTrip(f *testing.F) {
 		integer := func() *int64 { return []*int64{nil, &n, nil, &n, nil, &n, nil, &n}[pick()] }
 		in := waypost.Lead{LeadsID: max(n, 1), LeadFields: waypost.LeadFields{
 			LeadsGroup: integer(), Region: integer(), Gender: integer(), Name: a + b,
-			Address: value(), Remark: value(), Birthday: value(), Email: value(), Wechat: value(), QQ: value(), Telephone: value(),
+			Address: value(), Remark: value(), Birthday: []*string{nil, text("1990-12-31"), text("--02-29")}[bits%3], Email: value(), Wechat: value(), QQ: value(), Telephone: value(),
 			Company: value(), CompanyPhone: value(), CompanyEmail: value(), CompanyWebsite: value(), ExternalID: value(), OpenID: value(),
 		}, CreatedAt: time.UnixMilli(1e12), UpdatedAt: time.UnixMilli(1e12)}
 		for _, phone := range []string{a, b, "+1" + a} {
@@ -214,6 +214,16 @@ func TestImportRows(t *testing.T) {
 		{name: "CSV, empty rows and columns", media: csvMedia, body: ",,,\nname,qq,,\n,,,\n\na,1,,\n \n\"\",\" \", ,\u00a0\nb,,,,,,\n\u200b\n", rows: `5 {"name":"a","qq":"1"}|8 {"name":"b"}`},
 		{name: "CSV, blank cells", media: csvMedia, body: "name,leadsGroup,email,remark\na, ,\u00a0,' \n", rows: `2 {"name":"a","remark":" "}`},
 		{name: "CSV, a column without a name", media: csvMedia, body: "name,,qq\na,,1\nb,x,2\n", rows: `2 {"name":"a","qq":"1"}`, broken: "InvalidFormat "},
+		{name: "CSV, what Excel writes", media: csvMedia, body: "name,test,consents.sms,customFields.v\na,TRUE,False,tRuE\nb, FALSE ,　TRUE,false\nc,WAHR,1,'TRUE\n",
+			rows: `2 {"name":"a","test":true,"customFields":{"v":true},"consents":{"sms":false}}|3 {"name":"b","test":false,"customFields":{"v":false},"consents":{"sms":true}}|` +
+				`4 {"name":"c","test":"WAHR","customFields":{"v":"TRUE"},"consents":{"sms":1}}`},
+		{name: "CSV, texts that look like numbers", media: csvMedia,
+			body: "name,customFields.a,customFields.b,customFields.c\na,110101199003077758,11010119900307775X,007\nb,1E5,1e5,1.50\nc,5.0,1.10e2,1.234567890123456789\nd,+86138,9007199254740992,9007199254740994\ne,-0.5,1e-7,1.0E-7\n",
+			rows: `2 {"name":"a","customFields":{"a":"110101199003077758","b":"11010119900307775X","c":"007"}}|3 {"name":"b","customFields":{"a":"1E5","b":"1e5","c":"1.50"}}|` +
+				`4 {"name":"c","customFields":{"a":"5.0","b":"1.10e2","c":"1.234567890123456789"}}|5 {"name":"d","customFields":{"a":"+86138","b":9007199254740992,"c":"9007199254740994"}}|` +
+				`6 {"name":"e","customFields":{"a":-0.5,"b":1e-7,"c":"1.0E-7"}}`},
+		{name: "CSV, blanks around values", media: csvMedia, body: "name,region,remark,customFields.a,customFields.b\n a , 7\u200b,\" two\nlines\u00a0\", 7,　x　\n't Hooft ,\u00a07,' x ,7\u00a0,' 7\n",
+			rows: `2 {"name":"a","region":7,"remark":"two\nlines","customFields":{"a":7,"b":"x"}}|4 {"name":"'t Hooft","region":7,"remark":" x ","customFields":{"a":7,"b":" 7"}}`},
 		{name: "CSV, blanks around names", media: csvMedia, body: " name ,\u00a0qq\u200b, customFields.a \nx,1,2\n", rows: `2 {"name":"x","qq":"1","customFields":{"a ":2}}`},
 		{name: "CSV, numbers in a cell", media: csvMedia, body: "name,mobilePhone\na,13800138000；13900139000、13700137000，\nb,\"13800138000, 13900139000\"\nc,13800138000/13900139000\nd,021/62345678\ne,13800138000/12\nf,\"13800138000\n13900139000\"\n",
 			rows: `2 {"name":"a","mobilePhone":["13800138000","13900139000","13700137000"]}|3 {"name":"b","mobilePhone":["13800138000"," 13900139000"]}|4 {"name":"c","mobilePhone":["13800138000","13900139000"]}|` +
@@ -329,6 +339,9 @@ func TestImportFilesThatAreRefused(t *testing.T) {
 		{"xls", "", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00", "the file is an Excel workbook (xls)"},
 		{"gzip", "", "\x1f\x8b\x08\x00", "the file is compressed with gzip: unpack it"},
 		{"PDF", "", "%PDF-1.7\n", "the file is a PDF"},
+		{"UTF-8 as GBK", "gbk", "externalId,name\nm1,张三\n", "the file is UTF-8, not gbk as the Content-Type says: send it with charset=utf-8"},
+		{"UTF-8 as Windows-1252", "windows-1252", "externalId,name\nm1,René\n", "the file is UTF-8, not windows-1252"},
+		{"UTF-8 as Big5, which it does not fit", "big5", "externalId,name\nm1,张三\n", "the file is UTF-8, not big5"},
 		{"HTML", "", "\uFEFF\r\n<table><tr><td>name", "the file is HTML or XML"},
 
 		{"semicolons", "", "name;mobilePhone;email\nAda;;\n", "line 1: the cells are separated by ;:"},
@@ -352,7 +365,7 @@ func TestImportFilesThatAreRefused(t *testing.T) {
 				tc.charset = charsetUTF8
 			}
 			var err error
-			for _, rowErr := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "CN"}) {
+			for _, rowErr := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "", "CN"}) {
 				err = rowErr
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), tc.says) {
@@ -375,6 +388,7 @@ func TestImportCharsets(t *testing.T) {
 		{"gb2312", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
 		{"cp936", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
 		{"gbk", "\uFEFFname,qq\r\n张三,\r\n毛伟,1"}, // a mark says more
+		{"gbk", "name,qq\r\n\xd5\xc5\xc8\xfd,\r\n\xc3\xab\xce\xb0,1"},
 		{"utf-16", "\xff\xfe" + utf16LE("name,qq\r\n张三,\r\n毛伟,1")},
 		{"UTF-16", "\xfe\xff" + utf16BE("name,qq\r\n张三,\r\n毛伟,1")},
 		{"utf-16le", utf16LE("name,qq\r\n张三,\r\n毛伟,1")},
@@ -382,7 +396,7 @@ func TestImportCharsets(t *testing.T) {
 		{"utf-16be", utf16BE("name,qq\r\n张三,\r\n毛伟,1")},
 	} {
 		var got []string
-		for row, err := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "CN"}) {
+		for row, err := range importRows(strings.NewReader(tc.body), importForm{"text/csv", tc.charset, waypost.ImportCreate, "", "CN"}) {
 			if err != nil {
 				t.Errorf("%s: %v", tc.charset, err)
 			}
@@ -400,7 +414,7 @@ func TestImportCharsets(t *testing.T) {
 		if want == "" {
 			want = "张三"
 		}
-		for row, err := range importRows(strings.NewReader(body), importForm{contentTypeNDJSON, charset, waypost.ImportCreate, "CN"}) {
+		for row, err := range importRows(strings.NewReader(body), importForm{contentTypeNDJSON, charset, waypost.ImportCreate, "", "CN"}) {
 			if err != nil || string(row.Data) != `{"name":"`+want+`"}` {
 				t.Errorf("%s: %s %v %v", charset, row.Data, row.Fault, err)
 			}
@@ -452,7 +466,7 @@ func TestImportRowsOfABrokenFile(t *testing.T) {
 	t.Parallel()
 	for media, begin := range map[string]string{"text/csv": "name\na\n", "application/x-ndjson": "{}\n", "application/json": `{"leads":[{},`} {
 		n := 0
-		for _, err := range importRows(io.MultiReader(strings.NewReader(begin), brokenFile{}), importForm{media, charsetUTF8, waypost.ImportCreate, "CN"}) {
+		for _, err := range importRows(io.MultiReader(strings.NewReader(begin), brokenFile{}), importForm{media, charsetUTF8, waypost.ImportCreate, "", "CN"}) {
 			if n++; n == 2 && waypost.CodeOf(err) != waypost.CodeInternalError {
 				t.Errorf("%s: %v", media, err)
 			}
@@ -575,7 +589,7 @@ func BenchmarkImportRows(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				for _, err := range importRows(strings.NewReader(body), importForm{bc.media, charsetUTF8, waypost.ImportCreate, "CN"}) {
+				for _, err := range importRows(strings.NewReader(body), importForm{bc.media, charsetUTF8, waypost.ImportCreate, "", "CN"}) {
 					if n++; err != nil {
 						b.Fatal(err)
 					}

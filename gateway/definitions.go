@@ -43,8 +43,18 @@ func (a *api) definition(ctx context.Context, sc waypost.Scope, journeyID string
 	}
 	parsed, problems := journey.Parse(v.Definition)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("journey %s version %d does not parse: %s", journeyID, version, problems[0].Message)
+		return nil, &unreadable{key, problems}
 	}
 	a.definitions.Add(key, parsed)
 	return parsed, nil
+}
+
+// unreadable is a version that was published and that this version of Waypost does not read.
+type unreadable struct {
+	versionKey
+	problems waypost.Problems
+}
+
+func (e *unreadable) Error() string {
+	return fmt.Sprintf("journey %s version %d does not parse: %s", e.journeyID, e.version, e.problems[0].Message)
 }

@@ -119,6 +119,8 @@ func (a *api) addPages(app *fiber.App) {
 	}
 }
 
+// servePage answers without a signature. The page has an ETag and is compressed if the client takes
+// gzip.
 func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
 	r := requestOf(c)
 	r.route = rt
@@ -138,7 +140,6 @@ func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
 	}
 	body := sent()
 	c.Set("Content-Type", p.media)
-	c.Set("X-Content-Type-Options", "nosniff")
 	c.Set("Referrer-Policy", "no-referrer")
 	c.Set("Content-Security-Policy", docsPolicy)
 	// It is asked for each time, and sent only if it has changed.

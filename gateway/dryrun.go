@@ -235,6 +235,7 @@ type pathStep struct {
 	Result    *string          `json:"result"`
 	Reason    *string          `json:"reason"`
 	Next      *string          `json:"next"`
+	Way       *string          `json:"way"`
 	Values    map[string]any   `json:"values"` // that are set or emitted; nil: none
 }
 
@@ -279,11 +280,11 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 		}
 	}
 	if body.LeadsID != nil {
-		records, err := a.recordsOf(ctx, r, c, []int64{lead.LeadsID}, options.Start)
+		records, rules, err := a.recordsOf(ctx, r, c, []int64{lead.LeadsID}, options.Start)
 		if err != nil {
 			return answer{}, err
 		}
-		options.Facts.Record = records[lead.LeadsID]
+		options.Facts.Record, options.Facts.Segments = records[lead.LeadsID], rules
 	}
 	hooks, err := a.webhooksOf(ctx, r, c)
 	if err != nil {
@@ -320,7 +321,7 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 // enterDry decides whether an event begins the journey, as production does when it is accepted,
 // and gives the facts what the enrollment has by it.
 func (c choice) enterDry(o *journey.SimulateOptions, e dryRunEntry) *dryRunEntryAnswer {
-	event := waypost.Event{EventID: e.EventID, Name: e.Event, LeadsID: o.Facts.Lead.LeadsID, Properties: e.Properties, AcceptedAt: o.Start}
+	event := waypost.Event{EventID: e.EventID, Name: e.Event, LeadsID: o.Facts.Lead.LeadsID, Properties: e.Properties, OccurredAt: o.Start, AcceptedAt: o.Start}
 	decision := c.Enters(waypost.Occasion{Kind: waypost.EntryEvent, Lead: o.Facts.Lead, Event: &event, At: o.Start}, o.Facts)
 	o.Facts.Began, o.Facts.EntryKey = &event, decision.Key
 	return &dryRunEntryAnswer{
@@ -395,7 +396,7 @@ func (a *api) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, l
 
 func answerPathStep(s journey.PathStep) pathStep {
 	return pathStep{
-		s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next), s.Values,
+		s.NodeID, s.Type, s.Visit, stamp(s.Entered), stampOrNull(&s.Left), orNull(s.Result), orNull(s.Reason), orNull(s.Next), orNull(s.Way), s.Values,
 	}
 }
 

@@ -38,8 +38,8 @@ func TestDryRun(t *testing.T) {
 	got := f.send("POST", path, fmt.Sprintf(`{"leadsId":%v,"entryKey":"k","params":{"coupon":"X"}}`, lead)).expect(t, 200)
 	const at = `"2026-01-31T12:00:00.000Z"`
 	want := fmt.Sprintf(`{"journeyId":"%[1]s","version":1,"draft":false,"leadsId":%[2]v,"entry":null,"startAt":%[3]s,"endAt":%[3]s,"status":"completed","limit":null,`+
-		`"path":[{"nodeId":"hello","type":"touchpoint","visit":1,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"delivered","reason":null,"next":"end","values":null},`+
-		`{"nodeId":"end","type":"exit","visit":2,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"exited","reason":null,"next":null,"values":null}],`+
+		`"path":[{"nodeId":"hello","type":"touchpoint","visit":1,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"delivered","reason":null,"next":"end","way":"next","values":null},`+
+		`{"nodeId":"end","type":"exit","visit":2,"enteredAt":%[3]s,"leftAt":%[3]s,"result":"exited","reason":null,"next":null,"way":null,"values":null}],`+
 		`"timeline":[`, id, lead, at)
 	if !strings.HasPrefix(got.raw, want) {
 		t.Errorf("got  %s\nwant %s…", got.raw, want)
@@ -77,8 +77,8 @@ func TestDryRunValues(t *testing.T) {
 	lead := f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","customFields":{"visits":1}}}`).expect(t, 201).json["leadsId"]
 	got := f.send("POST", "/v1/journeys/"+id+"/dryrun", fmt.Sprintf(`{"leadsId":%v}`, lead)).expect(t, 200)
 	for _, want := range []string{
-		`"next":"tell","values":{"customFields":{"visits":2},"remark":"seen by Stage"}}`,
-		`"next":"bad","values":{"by":"seen by Stage","visits":2}}`, `"result":"failed","reason":"gender: must be 0, 1 or 2","next":null,"values":null}`,
+		`"next":"tell","way":"next","values":{"customFields":{"visits":2},"remark":"seen by Stage"}}`,
+		`"next":"bad","way":"next","values":{"by":"seen by Stage","visits":2}}`, `"result":"failed","reason":"gender: must be 0, 1 or 2","next":null,"way":"next","values":null}`,
 	} {
 		if !strings.Contains(got.raw, want) {
 			t.Errorf("%s is not in %s", want, got.raw)
@@ -135,7 +135,7 @@ func TestDryRunChoices(t *testing.T) {
 	}
 	// Of an invented lead there is no id, and nobody knows the arm of one that is stored.
 	a := f.send("POST", path, `{"lead":{"name":"Ada","mobilePhone":["13800000000"]},"outcomes":{"hello":{"succeed":false}}}`).expect(t, 200)
-	if a.json["leadsId"] != nil || !strings.Contains(a.raw, `"affId":"0"`) || !strings.Contains(a.raw, `"what":"failed","next":"sorry","reason":"network"`) {
+	if a.json["leadsId"] != nil || !strings.Contains(a.raw, `"affId":"0"`) || !strings.Contains(a.raw, `"what":"failed","next":"sorry","way":"onFailure","reason":"network"`) {
 		t.Errorf("invented: %s", a.raw)
 	}
 

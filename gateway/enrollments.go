@@ -109,7 +109,7 @@ func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollm
 			return answer{}, err
 		}
 		if refused := takesLeads(j); refused != nil {
-			// What does not exist comes before what is in the wrong state.
+			// A lead that does not exist is reported rather than a journey in the wrong state.
 			if _, err := a.Leads.Lead(ctx, r.scope, e.LeadsID); err != nil {
 				return answer{}, err
 			}
@@ -123,10 +123,10 @@ func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollm
 		return answer{}, err
 	}
 	e.Version = version
-	entry := definition.Reentry()
-	entry.Current = true
+	reentry := definition.Reentry()
+	reentry.Current = true
 	return effect(ctx, r, func(ctx context.Context) (waypost.Enrollment, error) {
-		return a.Enrollments.Enroll(ctx, r.by(), e, entry)
+		return a.Enrollments.Enroll(ctx, r.by(), e, reentry)
 	}, func(e waypost.Enrollment) (answer, error) {
 		return at(http.StatusAccepted, "/v1/enrollments/"+e.ID, a.answerEnrolled(e))
 	})
@@ -206,12 +206,13 @@ type timelineEntry struct {
 	NodeID  string  `json:"nodeId"`
 	What    string  `json:"what"`
 	Next    *string `json:"next"`
+	Way     *string `json:"way"`
 	Reason  *string `json:"reason"`
 	Version int     `json:"version"`
 }
 
 func answerTimelineEntry(t waypost.TimelineEntry) timelineEntry {
-	return timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Reason), t.Version}
+	return timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Way), orNull(t.Reason), t.Version}
 }
 
 func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {

@@ -194,7 +194,7 @@ func TestEntryBySegment(t *testing.T) {
 	if got := f.get("/v1/journeys/"+begins+"/statistics").expect(t, 200); !strings.Contains(got.raw, `"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":1},"refused":0,"undecided":0`) {
 		t.Errorf("statistics %s", got.raw)
 	}
-	if got := f.get("/v1/enrollments/"+running).expect(t, 200); !strings.Contains(got.raw, `"status":"exited"`) || !strings.Contains(got.raw, `"what":"exited","next":null,"reason":"segment `+g+`"`) {
+	if got := f.get("/v1/enrollments/"+running).expect(t, 200); !strings.Contains(got.raw, `"status":"exited"`) || !strings.Contains(got.raw, `"what":"exited","next":null,"way":null,"reason":"segment `+g+`"`) {
 		t.Errorf("ended %s", got.raw)
 	}
 	if a := f.send("DELETE", "/v1/segments/"+g, "").fault(t, 409, "Conflict"); !strings.Contains(a.raw, "journey ") {

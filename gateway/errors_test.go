@@ -126,6 +126,71 @@ func TestEveryRouteRefuses(t *testing.T) {
 	}
 }
 
+// ownThings has one of everything that has an id, by the path of its kind.
+func ownThings(f *fixture) map[string]string {
+	hook, journeyID := f.welcoming()
+	lead := f.newLead("Ada")
+	message, enrollment := f.deliver(journeyID, hook, lead, waypost.DeliverySucceeded)
+	made := func(path, body string) string {
+		return f.send("POST", path, body).expect(f.t, http.StatusAccepted).str(f.t, "id")
+	}
+	f.putArticle(`{"id":"a-1","tenant_id":"site","name":"n","identifier":"i"}`).expect(f.t, http.StatusCreated)
+	return map[string]string{
+		"/v1/leads/imports/": made("/v1/leads/imports", `{"leads":[{"name":""}]}`), "/v1/leads/": fmt.Sprint(lead), "/v1/webhooks/": hook,
+		"/v1/journeys/": journeyID, "/v1/enrollments/": enrollment, "/v1/deliveries/": message, "/v1/articles/": "a-1",
+		"/v1/subscriptions/": f.newSubscription(hook, `"import.ended"`), "/v1/segments/": f.newSegment(`lead.gender == 1`),
+		"/v1/launches/":     f.newLaunch(journeyID, `{"audience":{"filter":{}},"startAt":"2027-01-01T00:00:00Z"}`),
+		"/v1/redeliveries/": made("/v1/redeliveries", `{"filter":{"status":"failed"}}`),
+		"/v1/suppressions/": f.send("POST", "/v1/suppressions", `{"channel":"sms","externalId":"crm-1"}`).expect(f.t, http.StatusCreated).str(f.t, "id"),
+	}
+}
+
+// What has an id is not there for another organisation and in another stage, on every route; and an application that
+// lacks the grant of the route alone is refused.
+func TestEveryRouteKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	things, foreign := ownThings(f), f.otherOrg().key
+	before, tried := map[string]string{}, 0
+	for _, o := range signedOperations() {
+		if !strings.Contains(o.path, "{") {
+			continue
+		}
+		c := sample(t, o)
+		for kind, id := range things {
+			if _, rest, found := strings.Cut(o.path, kind+"{id}"); found {
+				c.target = kind + id + strings.NewReplacer("{version}", "1", "{a}", "1", "{b}", "draft", "{node}", "hello").Replace(rest)
+			}
+		}
+		if o.method == http.MethodGet {
+			before[c.target] = f.get(c.target).expect(t, http.StatusOK).raw
+		}
+		var grant waypost.Grant
+		if err := o.Extensions.GetOrZero("x-grant").Decode(&grant); err != nil {
+			t.Fatal(err)
+		}
+		lacking := keyOf(f.newApp(slices.DeleteFunc(slices.Clone(waypost.AllGrants), func(g waypost.Grant) bool { return g == grant })...))
+		c.key = &lacking
+		f.do(c).fault(t, http.StatusUnauthorized, "Unauthorized", "GrantMissing grants")
+		if o.OperationId == "putArticle" {
+			continue // which makes an article of the other one's own, of the same id
+		}
+		c.key = &foreign
+		f.do(c).fault(t, http.StatusNotFound, "NotFound")
+		c.key, c.headers["X-Cloud-Stage"] = nil, "test"
+		f.do(c).fault(t, http.StatusNotFound, "NotFound")
+		tried++
+	}
+	if tried < 55 {
+		t.Errorf("only %d operations are tried", tried)
+	}
+	for target, was := range before {
+		if now := f.get(target).expect(t, http.StatusOK).raw; now != was && !strings.HasSuffix(target, "/count") && !strings.HasSuffix(target, "/health") {
+			t.Errorf("%s was changed by others:\n%s\n%s", target, was, now)
+		}
+	}
+}
+
 // Whatever can be changed can be protected by its ETag.
 func TestEveryChangeHeedsIfMatch(t *testing.T) {
 	t.Parallel()
@@ -141,6 +206,7 @@ func TestEveryChangeHeedsIfMatch(t *testing.T) {
 		"/v1/leads/{id}":         fmt.Sprintf("/v1/leads/%d", f.newLead("Ada")),
 		"/v1/webhooks/{id}":      "/v1/webhooks/" + f.newWebhook("https://example.com"),
 		"/v1/subscriptions/{id}": "/v1/subscriptions/" + f.newSubscription(f.newWebhook("https://example.com"), `"import.ended"`),
+		"/v1/launches/{id}":      "/v1/launches/" + f.newLaunch(f.publishedJourney(exits), `{"audience":{"filter":{}}}`),
 		"/v1/segments/{id}":      "/v1/segments/" + f.newSegment(`lead.gender == 1`),
 		"/v1/suppressions/{id}":  f.send("POST", "/v1/suppressions", `{"channel":"sms","externalId":"crm-1"}`).expect(t, http.StatusCreated).header.Get("Location"),
 		"/v1/journeys/{id}":      f.send("POST", "/v1/journeys", `{"name":"n"}`).expect(t, http.StatusCreated).header.Get("Location"),
@@ -219,7 +285,7 @@ func TestEveryRouteIsLimited(t *testing.T) {
 func TestEveryRouteWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	fresh := keyOf(f.newApp("*"))
+	other := keyOf(f.newApp("*"))
 	f.get("/v1/webhooks").expect(t, http.StatusOK) // the application is known from here on
 	if err := f.store.Close(); err != nil {
 		t.Fatal(err)
@@ -228,7 +294,7 @@ func TestEveryRouteWithoutDatabase(t *testing.T) {
 		c := sample(t, o)
 		c.headers["X-Request-Id"] = "request-of-" + o.OperationId
 		if o.OperationId == "exportLeads" {
-			c.key = &fresh // a stream has begun when it meets the database; a look-up of the key has not
+			c.key = &other // a stream has begun when it meets the database; a look-up of the key has not
 		}
 		a := f.do(c).fault(t, http.StatusInternalServerError, "InternalError", []string{}...)
 		if want := "internal error; quote request request-of-" + o.OperationId + " when you report it"; a.json["message"] != want {
@@ -287,7 +353,7 @@ func TestErrorExamples(t *testing.T) {
 	codes := []string{
 		"BadRequest", "Unauthorized", "NotFound", "MethodNotAllowed", "Conflict", "PreconditionFailed", "PayloadTooLarge", "UnsupportedMediaType",
 		"UnprocessableEntity", "PreconditionRequired", "TooManyRequests",
-		"NullValue", "InvalidType", "InvalidFormat", "OutOfRange", "TooLong", "UnknownField", "Duplicate",
+		"NullValue", "InvalidType", "InvalidFormat", "OutOfRange", "TooLong", "UnknownField", "Duplicate", "Ambiguous",
 		"MissingSignature", "MalformedSignature", "RequestExpired", "SignatureMismatch", "NonceReused", "GrantMissing",
 		"ServiceUnavailable", "InternalError",
 	}
@@ -397,6 +463,10 @@ func (f *fixture) example(t *testing.T, s section) answer {
 		}
 	case "TooLong":
 		c.body = strings.Replace(c.body, "(17,000 characters)", strings.Repeat("x", 17_000), 1)
+	case "Ambiguous":
+		for range 2 {
+			f.send("POST", "/v1/leads", `{"businessParam":{"name":"Office","email":"Office@example.com"}}`).expect(t, 201)
+		}
 	case "MissingSignature":
 		c.unsigned = true
 	case "MalformedSignature":

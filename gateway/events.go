@@ -3,12 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"math"
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,8 +18,9 @@ import (
 // Events stores what leads did.
 type Events interface {
 	// AcceptEvent stores an event once for its EventID, and tells whether it was
-	// not there before. NotFound: the lead.
-	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error)
+	// not there before. NotFound: the lead. Conflict with a detail Ambiguous: several leads have the
+	// e-mail address.
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, err error)
 	// ImportEvents does so with each line that has no Err. Those of a lead that is not there
 	// fail by themselves. An error of rows ends it; what was stored before stays.
 	ImportEvents(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error]) (waypost.EventImport, error)
@@ -32,30 +33,81 @@ type Events interface {
 const maxEventID = 255
 
 type eventBody struct {
-	EventID    string         `json:"eventId"`
-	Name       string         `json:"name"`
-	LeadsID    *int64         `json:"leadsId"`
-	Properties map[string]any `json:"properties"`
+	EventID     string         `json:"eventId"`
+	Name        string         `json:"name"`
+	LeadsID     *int64         `json:"leadsId"`
+	ExternalID  *string        `json:"externalId"`
+	Email       *string        `json:"email"`
+	MobilePhone *string        `json:"mobilePhone"`
+	Create      bool           `json:"create"`
+	Properties  map[string]any `json:"properties"`
+	OccurredAt  *string        `json:"occurredAt"`
 }
 
-// readEvent reads and checks an event.
-func readEvent(document []byte) (waypost.Event, error) {
+// readEvent reads and checks an event that the sender of the request reports.
+func (a *api) readEvent(r *request, document []byte) (e waypost.Event, err error) {
 	var body eventBody
-	err := checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
+	err = checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
 		checkEventID(p, "eventId", body.EventID)
 		checkEventName(p, "name", body.Name)
-		if body.LeadsID == nil {
-			p.Add(waypost.DetailNullValue, "leadsId", "is missing")
-		}
+		a.eventLead(p, body, &e)
 		checkObject(p, "properties", body.Properties, waypost.MaxEventProperties)
+		e.OccurredAt = a.occurredAt(p, body.OccurredAt)
 	})
 	if err != nil {
 		return waypost.Event{}, err
 	}
+	if e.To.Create && !r.app.Allows(waypost.GrantLeadsImport) {
+		return waypost.Event{}, lacksGrant(waypost.GrantLeadsImport, "create")
+	}
 	if body.Properties == nil {
 		body.Properties = map[string]any{}
 	}
-	return waypost.Event{EventID: body.EventID, Name: body.Name, LeadsID: *body.LeadsID, Properties: body.Properties}, nil
+	e.EventID, e.Name, e.Properties = body.EventID, body.Name, body.Properties
+	return e, nil
+}
+
+// eventLead reads whose an event is: one address of a lead.
+func (a *api) eventLead(p *waypost.Problems, body eventBody, e *waypost.Event) {
+	given := 0
+	for _, there := range []bool{body.LeadsID != nil, body.ExternalID != nil, body.Email != nil, body.MobilePhone != nil} {
+		if there {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		p.Add(waypost.DetailNullValue, "leadsId", "is missing; an event has one of leadsId, externalId, email and mobilePhone")
+		return
+	case given > 1:
+		p.Add(waypost.DetailInvalidFormat, "leadsId", "must be the only one of leadsId, externalId, email and mobilePhone")
+		return
+	case body.Create && body.ExternalID == nil:
+		p.Add(waypost.DetailInvalidFormat, "create", "needs externalId: only a lead that has one is made")
+	}
+	if body.LeadsID != nil {
+		e.LeadsID = *body.LeadsID
+		return
+	}
+	lead := waypost.ReadAddress(p, body.MobilePhone, body.Email, body.ExternalID, a.PhoneRegion)
+	lead.Create = body.Create
+	e.To = lead
+}
+
+// occurredAt reads when an event has occurred; the zero time says that it is when it is accepted.
+func (a *api) occurredAt(p *waypost.Problems, raw *string) time.Time {
+	before := len(*p)
+	at := moment(p, "occurredAt", raw, "")
+	if raw == nil || len(*p) > before {
+		return time.Time{}
+	}
+	switch now := a.Now(); {
+	case at.Before(now.AddDate(-waypost.MaxEventYears, 0, 0)):
+		p.Add(waypost.DetailOutOfRange, "occurredAt", "must be at most %d years ago", waypost.MaxEventYears)
+	case at.After(now.Add(waypost.MaxEventAhead)):
+		p.Add(waypost.DetailOutOfRange, "occurredAt", "must be at most %d minutes ahead of now, which is %s here", int(waypost.MaxEventAhead.Minutes()), stamp(now))
+	}
+	return at
 }
 
 func checkEventID(p *waypost.Problems, target, id string) {
@@ -91,18 +143,18 @@ type eventAnswer struct {
 
 // acceptEvent stores an event; enrollments that wait for it are told by the pump.
 func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
-	e, err := readEvent(r.body)
+	e, err := a.readEvent(r, r.body)
 	if err != nil {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (bool, error) {
-		fresh, err := a.Events.AcceptEvent(ctx, r.by(), e)
-		if err == nil && fresh {
+		inserted, err := a.Events.AcceptEvent(ctx, r.by(), e)
+		if err == nil && inserted {
 			a.Waker.Wake()
 		}
-		return fresh, err
-	}, func(fresh bool) (answer, error) {
-		return answer{status: http.StatusAccepted, body: eventAnswer{e.EventID, !fresh}}, nil
+		return inserted, err
+	}, func(inserted bool) (answer, error) {
+		return answer{status: http.StatusAccepted, body: eventAnswer{e.EventID, !inserted}}, nil
 	})
 }
 
@@ -112,17 +164,18 @@ type listedEvent struct {
 	Name       string         `json:"name"`
 	LeadsID    int64          `json:"leadsId"`
 	Properties map[string]any `json:"properties"`
+	OccurredAt string         `json:"occurredAt"`
 	AcceptedAt string         `json:"acceptedAt"`
 }
 
 func answerEvent(e waypost.Event) listedEvent {
-	return listedEvent{e.EventID, e.Name, e.LeadsID, e.Properties, stamp(e.AcceptedAt)}
+	return listedEvent{e.EventID, e.Name, e.LeadsID, e.Properties, stamp(e.OccurredAt), stamp(e.AcceptedAt)}
 }
 
 func (a *api) listEvents(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.EventFilter{
 		LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), Name: r.params["name"],
-		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.oldestFirst("acceptedAt"),
+		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.oldestFirst("occurredAt"),
 	}
 	if filter.Name != "" {
 		checkEventName(&r.queryFaults, "name", filter.Name)
@@ -176,18 +229,18 @@ func (a *api) importEvents(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.EventImport, error) {
-		return a.Events.ImportEvents(ctx, r.by(), eventRows(r.spool, r.charset, waypost.MaxImportRows))
+		return a.Events.ImportEvents(ctx, r.by(), a.eventRows(r, waypost.MaxImportRows))
 	}, answerEventImport)
 	a.Waker.Wake() // also after an error: some may be accepted
 	return ans, err
 }
 
 // eventRows reads an import of one event a line.
-func eventRows(file io.Reader, charset string, most int) iter.Seq2[waypost.EventRow, error] {
-	return eachLine(file, charset, most, maxBody, func(line importLine) (row waypost.EventRow, err error) {
+func (a *api) eventRows(r *request, most int) iter.Seq2[waypost.EventRow, error] {
+	return eachLine(r.spool, r.charset, most, maxBody, func(line importLine) (row waypost.EventRow, err error) {
 		row = waypost.EventRow{Line: line.number, Err: line.fault}
 		if line.fault == nil {
-			if row.Event, err = readEvent(line.text); errors.As(err, &row.Err) {
+			if row.Event, err = a.readEvent(r, line.text); errors.As(err, &row.Err) {
 				err = nil
 			}
 		}

@@ -76,6 +76,13 @@ func TestEventFaults(t *testing.T) {
 	f := newFixture(t)
 	lead := f.newLead("Ada")
 	full := fmt.Sprintf(`,"name":"n","leadsId":%d`, lead)
+	at := func(d time.Duration) string {
+		return `,"occurredAt":"` + f.clock.Now().Add(d).Format(time.RFC3339Nano) + `"}`
+	}
+	oldest := f.clock.Now().AddDate(-10, 0, 0).Sub(f.clock.Now())
+	for i, good := range []time.Duration{oldest, 5 * time.Minute, 0} {
+		f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"good %d"`, i)+full+at(good)).expect(t, 202)
+	}
 	for body, details := range map[string][]string{
 		`{}`: {"NullValue eventId", "NullValue name", "NullValue leadsId"},
 		`{"eventId":null,"name":null,"leadsId":null,"properties":null}`:                                             {"NullValue eventId", "NullValue name", "NullValue leadsId"},
@@ -92,6 +99,16 @@ func TestEventFaults(t *testing.T) {
 		`{"eventId":"e"` + full + `,"properties":{"id":9007199254740993}}`:                                          {"OutOfRange properties.id"},
 		`{"eventId":"e"` + full + `,"properties":{"a\u0000":1}}`:                                                    nil,
 		`{"eventId":"e"` + full + `,"properties":{"p":"` + strings.Repeat("p", 16<<10) + `"}}`:                      {"TooLong properties"},
+		`{"eventId":"e"` + full + at(oldest-time.Second):                                                            {"OutOfRange occurredAt"},
+		`{"eventId":"e"` + full + at(5*time.Minute+time.Second):                                                     {"OutOfRange occurredAt"},
+		`{"eventId":"e"` + full + `,"occurredAt":"yesterday"}`:                                                      {"InvalidFormat occurredAt"},
+		`{"eventId":"e"` + full + `,"occurredAt":1}`:                                                                {"InvalidType occurredAt"},
+		`{"eventId":"e"` + full + `,"email":"a@example.com"}`:                                                       {"InvalidFormat leadsId"},
+		`{"eventId":"e"` + full + `,"create":true}`:                                                                 {"InvalidFormat create"},
+		`{"eventId":"e","name":"n","email":"nobody"}`:                                                               {"InvalidFormat email"},
+		`{"eventId":"e","name":"n","mobilePhone":"12"}`:                                                             {"InvalidFormat mobilePhone"},
+		`{"eventId":"e","name":"n","externalId":" "}`:                                                               {"InvalidFormat externalId"},
+		`{"eventId":"e","name":"n","email":"a@example.com","create":true}`:                                          {"InvalidFormat create"},
 		`{"eventId":"e"` + full + `,"at":"2026-01-01T00:00:00Z"}`:                                                   {"UnknownField at"},
 		`{"eventId":"e"` + full + `,"name":"n"}`:                                                                    {"Duplicate name"},
 		`{"eventId":"","name":"a b","leadsId":true,"x":1,"properties":{"p":"` + strings.Repeat("p", 16<<10) + `"}}`: {"InvalidType leadsId", "UnknownField x", "NullValue eventId", "InvalidFormat name", "TooLong properties"},
@@ -106,8 +123,51 @@ func TestEventFaults(t *testing.T) {
 	f.send("POST", "/v1/events?x=1", `{}`).fault(t, 400, "BadRequest", "UnknownField x")
 	f.send("PUT", "/v1/events", `{}`).fault(t, 405, "MethodNotAllowed")
 	f.send("POST", "/v1/events", `{"eventId":"e","name":"a b","leadsId":999}`).fault(t, 400, "BadRequest") // before its lead's existence
-	if f.wakes.n.Load() != 0 {
+	if f.wakes.n.Load() != 3 {
 		t.Error("woken by what was refused")
+	}
+}
+
+// An event names its lead by any of its addresses, and can make it.
+func TestEventAddresses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.send("POST", "/v1/leads", `{"businessParam":{"name":"Ada","externalId":"crm-1","email":"Ada@Example.com","mobilePhone":["138 0013 8000"]}}`).expect(t, 201)
+	for range 2 {
+		f.send("POST", "/v1/leads", `{"businessParam":{"name":"Office","email":"office@example.com"}}`).expect(t, 201)
+	}
+	event := func(id, to string) string { return fmt.Sprintf(`{"eventId":%q,"name":"n",%s}`, id, to) }
+	for i, to := range []string{`"externalId":"crm-1"`, `"email":"aDA@example.COM"`, `"mobilePhone":"+86 138-0013-8000"`, `"externalId":"crm-1","create":true`} {
+		id := fmt.Sprint("e", i)
+		f.send("POST", "/v1/events", event(id, to)).expect(t, 202)
+		if a := f.send("POST", "/v1/events", event(id, `"externalId":"crm-1"`)).expect(t, 202); a.json["duplicate"] != true {
+			t.Errorf("%s again: %s", to, a.raw)
+		}
+	}
+	f.send("POST", "/v1/events", event("n", `"externalId":"crm-2"`)).fault(t, 404, "NotFound")
+	f.send("POST", "/v1/events", event("n", `"mobilePhone":"13800138001"`)).fault(t, 404, "NotFound")
+	f.send("POST", "/v1/events", event("n", `"email":"OFFICE@example.com"`)).fault(t, 409, "Conflict", "Ambiguous email")
+	poor := keyOf(f.newApp(waypost.GrantJourneysRun))
+	f.do(call{method: "POST", target: "/v1/events", body: event("new", `"externalId":"crm-2","create":true`), key: &poor}).fault(t, 401, "Unauthorized", "GrantMissing grants")
+	f.send("POST", "/v1/events", event("new", `"externalId":"crm-2","create":true`)).expect(t, 202)
+	if a := f.get("/v1/leads?externalId=crm-2").expect(t, 200); !strings.Contains(a.raw, `"name":"crm-2"`) {
+		t.Errorf("the lead: %s", a.raw)
+	}
+	a := f.importEvents(nil, event("i1", `"email":"office@example.com"`), event("i2", `"email":"ADA@example.com"`), event("i3", `"mobilePhone":"13800138001"`),
+		event("i4", `"externalId":"crm-3","create":true`), event("i5", `"email":"x"`), event("e1", `"externalId":"crm-3"`), event("i6", `"externalId":"crm-1","occurredAt":"1990-01-01T00:00:00Z"`)).expect(t, 207)
+	if !strings.HasPrefix(a.raw, `{"total":7,"accepted":2,"duplicates":1,"failed":4,`) {
+		t.Errorf("%s", a.raw)
+	}
+	for i, want := range []string{"Ambiguous email", "NotFound mobilePhone", "InvalidFormat email", "OutOfRange occurredAt"} {
+		failed := a.json["errors"].([]any)[i].(map[string]any)
+		failures := []any{failed}
+		if details := failed["detail"].([]any); len(details) > 0 {
+			failures = details
+		}
+		detail := failures[0].(map[string]any)
+		if got := fmt.Sprint(detail["code"], " ", detail["target"]); got != want {
+			t.Errorf("error %d: %s, want %s", i, got, want)
+		}
 	}
 }
 
@@ -116,7 +176,7 @@ func TestConcurrentEvents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	lead := f.newLead("Ada")
-	var fresh atomic.Int64
+	var first atomic.Int64
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
@@ -124,13 +184,13 @@ func TestConcurrentEvents(t *testing.T) {
 			if err != nil || a.status != 202 {
 				t.Errorf("%d %s, %v", a.status, a.raw, err)
 			} else if a.json["duplicate"] == false {
-				fresh.Add(1)
+				first.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	if fresh.Load() != 1 || f.wakes.n.Load() != 1 {
-		t.Errorf("%d of 16 reports were the first, woken %d times", fresh.Load(), f.wakes.n.Load())
+	if first.Load() != 1 || f.wakes.n.Load() != 1 {
+		t.Errorf("%d of 16 reports were the first, woken %d times", first.Load(), f.wakes.n.Load())
 	}
 }
 
@@ -149,16 +209,16 @@ func TestListEvents(t *testing.T) {
 		f.clock.advance(time.Second)
 	}
 	a := f.get("/v1/events?limit=1&name=login").expect(t, 200)
-	want := fmt.Sprintf(`{"items":[{"eventId":"e3","name":"login","leadsId":%d,"properties":{"n":3},"acceptedAt":"2026-01-31T12:00:03.000Z"}],"nextCursor":`, bob)
+	want := fmt.Sprintf(`{"items":[{"eventId":"e3","name":"login","leadsId":%d,"properties":{"n":3},"occurredAt":"2026-01-31T12:00:03.000Z","acceptedAt":"2026-01-31T12:00:03.000Z"}],"nextCursor":`, bob)
 	if !strings.HasPrefix(a.raw, want) {
 		t.Errorf("%s", a.raw)
 	}
 	for query, want := range map[string]string{
 		"":                              "e4 e3 e2 e1 e0",
-		"sort=-acceptedAt":              "e4 e3 e2 e1 e0",
-		"sort=acceptedAt":               "e0 e1 e2 e3 e4",
+		"sort=-occurredAt":              "e4 e3 e2 e1 e0",
+		"sort=occurredAt":               "e0 e1 e2 e3 e4",
 		"name=purchase":                 "e4 e2 e0",
-		"name=purchase&sort=acceptedAt": "e0 e2 e4",
+		"name=purchase&sort=occurredAt": "e0 e2 e4",
 		"name=other":                    "",
 		fmt.Sprintf("leadsId=%d", ada):  "e2 e1 e0",
 		fmt.Sprintf("leadsId=%d&name=login", bob): "e3",
@@ -255,7 +315,7 @@ func TestImportEvents(t *testing.T) {
 	if !slices.Equal(failed, want) {
 		t.Errorf("failed %q, want %q", failed, want)
 	}
-	if got := f.listed("/v1/events", "eventId", url.Values{"sort": {"acceptedAt"}}); !slices.Equal(got, []string{"a", "b", "c"}) {
+	if got := f.listed("/v1/events", "eventId", url.Values{"sort": {"occurredAt"}}); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("stored %q", got)
 	}
 	if a := f.importEvents(nil, "").expect(t, 202); a.raw != `{"total":0,"accepted":0,"duplicates":0,"failed":0,"errors":[]}` {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -52,13 +53,33 @@ func exported(ctx context.Context, a *api, r *request, kind, things string, ndjs
 	if err := a.exportBegins(ctx, r, kind, things, format); err != nil {
 		return answer{}, err
 	}
-	ans := streamed(contentTypeNDJSON, ndjson)
+	ans := streamed(contentTypeNDJSON, a.sharing(r.app, ndjson))
 	if format == "csv" {
-		ans = streamed(contentTypeCSV, csv(bom))
+		ans = streamed(contentTypeCSV, a.sharing(r.app, csv(bom)))
 		ans.trailer = headerCount
 	}
 	ans.headers["Content-Disposition"] = `attachment; filename="` + things + "." + format + `"`
 	return ans, nil
+}
+
+// maxExports is how many exports of a process are read at a time: each has a connection to the
+// database until it ends, and others need some too.
+const maxExports = 6
+
+// exportWait is how long an export waits for another to end.
+const exportWait = 3 * time.Second
+
+// sharing begins a stream once the application has a share of the exports.
+func (a *api) sharing(app waypost.Application, stream streamFunc) streamFunc {
+	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
+		if got, err := a.exports.wait(ctx, app, exportWait); err != nil {
+			return err
+		} else if !got {
+			return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other exports of your organisation are running already; try again when they have ended")
+		}
+		defer a.exports.release(app)
+		return stream(ctx, w, setTrailer)
+	}
 }
 
 func streamed(contentType string, stream streamFunc) answer {

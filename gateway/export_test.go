@@ -10,12 +10,21 @@ import (
 )
 
 // What is simulated is to depend on no clock.
-func init() { simulationWait, simulationTime, segmentTime = time.Minute, time.Minute, time.Minute }
+func init() {
+	simulationWait, simulationTime, segmentTime, storedWait = time.Minute, time.Minute, time.Minute, time.Minute
+}
 
 // NewHasty makes a gateway that gives headers and bodies another time.
 func NewHasty(o Options, patience time.Duration) *fiber.App {
 	a := newAPI(o)
 	a.headerTime, a.bodyTime = patience, patience
+	return a.server()
+}
+
+// NewStrict makes a gateway that looks after each window whether enough was sent or read.
+func NewStrict(o Options, window time.Duration) *fiber.App {
+	a := newAPI(o)
+	a.headerTime, a.bodyTime, a.window = time.Minute, time.Minute, window
 	return a.server()
 }
 

@@ -42,7 +42,7 @@ type forecastGoal struct {
 	Leads       int  `json:"leads"`       // of the audience, without test leads and those who are held out
 	Enrollments int  `json:"enrollments"` // the earlier ones
 	Converted   int  `json:"converted"`   // of them
-	Expected    *int `json:"expected"`    // nil of fewer than waypost.LeastEnrollments, as the bounds
+	Expected    *int `json:"expected"`    // nil of fewer than waypost.LeastLeads, as the bounds
 	Low         *int `json:"low"`
 	High        *int `json:"high"`
 	// Confidence is that of the bounds.
@@ -115,20 +115,20 @@ func (a *api) outlook(ctx context.Context, r *request, c choice, audience waypos
 	}
 	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
 		var leads []waypost.Lead
-		if leads, total, err = a.Leads.SampleAudience(ctx, r.scope, audience, maxForecastSample); err != nil {
+		if leads, total, err = a.Leads.SampleAudience(ctx, r.scope, audience, o.Start, maxForecastSample); err != nil {
 			return err
 		}
 		ids := make([]int64, len(leads))
 		for i, lead := range leads {
 			ids[i] = lead.LeadsID
 		}
-		records, err := a.recordsOf(ctx, r, c, ids, o.Start)
+		records, rules, err := a.recordsOf(ctx, r, c, ids, o.Start)
 		if err != nil {
 			return err
 		}
 		facts := func(lead waypost.Lead) journey.Facts {
 			f := c.facts(lead)
-			f.Record = records[lead.LeadsID]
+			f.Record, f.Segments = records[lead.LeadsID], rules
 			return f
 		}
 		if o.Unwanted, err = a.unwanted(ctx, hooks, leads); err != nil {
@@ -155,17 +155,17 @@ func (a *api) forecastGoal(ctx context.Context, r *request, c choice, leads int,
 	if err != nil {
 		return nil, err
 	}
-	var counted waypost.GoalCounts
+	var counted waypost.GoalSum
 	for version, counts := range within(st.Series) {
 		d, err := a.definition(ctx, r.scope, c.journeyID, version)
 		if err != nil {
 			return nil, err
 		}
 		if c.SameGoal(d) {
-			counted.Add(counts.Goal, 1)
+			counted.Add(counts.Goal.Since(to.Add(-365*day)).GoalSum, 1)
 		}
 	}
-	ans := &forecastGoal{Leads: leads, Enrollments: counted.Enrollments, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
+	ans := &forecastGoal{Leads: leads, Enrollments: counted.Leads, Converted: counted.Converted, Confidence: waypost.LiftConfidence}
 	if e, ok := counted.Expect(leads); ok {
 		ans.Expected, ans.Low, ans.High = &e.Converted, &e.Low, &e.High
 	}

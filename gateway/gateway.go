@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"waypost"
+	"waypost/listen"
 )
 
 // Options is everything that a gateway needs; all members but TrustedProxies,
@@ -64,6 +65,9 @@ type Options struct {
 	// AddressRate is how many requests a second an address may send, in bursts of
 	// twice as many (docs/contract.md, "Rate limits"). An IPv6 address is its /64.
 	AddressRate int
+	// LeastRate is how many bytes a second a body must bring, and the client of an export
+	// read, over every leastWindow; 0: any number.
+	LeastRate int
 	// TrustedProxies are the proxies whose X-Forwarded-For is believed, for the address
 	// limit alone.
 	TrustedProxies []netip.Prefix
@@ -73,6 +77,8 @@ type Options struct {
 	// Away tells whether an error means that the database cannot be used for the
 	// moment; nil: none does.
 	Away func(error) bool
+	// EventAges says how far back conditions see events.
+	EventAges waypost.EventAges
 	// PhoneRegion is the country of phone numbers without one, such as "CN".
 	PhoneRegion string
 	Now         func() time.Time
@@ -98,6 +104,7 @@ const (
 	writeTime   = 30 * time.Second
 	idleTime    = 2 * time.Minute
 	handlerTime = 30 * time.Second
+	leastWindow = 10 * time.Second
 )
 
 // methodUnknown stands for all methods that Fiber does not know.
@@ -112,10 +119,14 @@ type api struct {
 	published   *lru.Cache[publishedKey, int] // see enrollPublished
 	simulations simulations
 	nonceAway   atomic.Bool   // whether the last nonce could not be kept in Redis
-	spools      slots         // of imports that are being taken in
-	trials      slots         // of test messages
+	spools      *shares       // of imports that are being taken in
+	exports     *shares       // of exports that are being read
+	bodies      *shares       // of other bodies that are being taken in
+	longBodies  *shares       // of those among them that may be longer than maxBody
+	trials      *shares       // of test messages
 	headerTime  time.Duration // that headers, and the beginning of a body, may take to arrive
 	bodyTime    time.Duration // that a body may take
+	window      time.Duration // in which as much as LeastRate says must arrive, or be read
 }
 
 // New makes the gateway's server, ready to be given a listener.
@@ -124,11 +135,14 @@ func New(o Options) *fiber.App { return newAPI(o).server() }
 func newAPI(o Options) *api {
 	return &api{
 		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(), published: newKept[publishedKey, int](maxPublished),
-		simulations: newSimulations(), spools: slots{most: maxSpools, mostOf: maxSpoolsPerApp},
-		trials: slots{most: maxTrials, mostOf: maxTrialsPerApp}, headerTime: headerTime, bodyTime: bodyTime,
+		simulations: newSimulations(), spools: newShares(maxSpools, maxSpools/2), exports: newShares(maxExports, maxExports/2),
+		bodies: newShares(maxBodies, maxBodies/2), longBodies: newShares(maxLongBodies, maxLongBodies/2), trials: newShares(maxTrials, maxTrialsPerApp),
+		headerTime: headerTime, bodyTime: bodyTime, window: leastWindow,
 	}
 }
 
+// server wires the routes so that no body is read before its signature is checked, and that Fiber
+// changes neither paths nor bodies.
 func (a *api) server() *fiber.App {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
@@ -196,7 +210,14 @@ const chunkedLength = -1
 
 // Serve has app, which New has made, answer the connections of a listener until it is
 // shut down.
-func Serve(app *fiber.App, l net.Listener) error { return app.Listener(listener{l}) }
+func Serve(app *fiber.App, l *listen.Listener) error {
+	app.Server().ConnState = func(c net.Conn, s fasthttp.ConnState) {
+		if s == fasthttp.StateIdle {
+			listen.Idle(c)
+		}
+	}
+	return app.Listener(listener{l})
+}
 
 type listener struct{ net.Listener }
 
@@ -213,6 +234,29 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	begun, held bool
+	requests    int // that were taken
+}
+
+// NetConn is the connection of package listen.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// followed is a connection of package listen.
+type followed interface {
+	Fault() (fault *listen.Fault, request int)
+	Target() string
+}
+
+// fault is why package listen refuses a request, the first one being 1; nil if it does not.
+func (c *conn) fault(request int) error {
+	connection, ok := c.Conn.(followed)
+	if !ok {
+		return nil
+	}
+	fault, of := connection.Fault()
+	if fault == nil || of != request {
+		return nil
+	}
+	return waypost.Errorf(waypost.CodeBadRequest, fault.Target, "%s", fault.Text)
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -222,7 +266,7 @@ func (c *conn) Write(b []byte) (int, error) {
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.begun = c.begun || n > 0
+	c.begun = c.begun || n > 0 || c.fault(c.requests+1) != nil
 	return n, err
 }
 
@@ -245,7 +289,11 @@ func (a *api) refuseConnection(c *fiber.Ctx, err error) error {
 	r := &request{c: c, id: a.newRequestID(), began: time.Now()}
 	a.trace(r)
 	var refused *fiber.Error
+	connection, _ := c.Context().Conn().(*conn)
 	switch status := errors.As(err, &refused); {
+	case connection != nil && connection.fault(connection.requests+1) != nil:
+		err = connection.fault(connection.requests + 1)
+		r.path = connection.Conn.(followed).Target()
 	case !status || refused.Code == http.StatusBadRequest:
 		err = waypost.Errorf(waypost.CodeBadRequest, "", "the request is not valid HTTP/1.1: its first line or a header line is malformed, or it ends too early")
 	case refused.Code == http.StatusRequestHeaderFieldsTooLarge:

@@ -3,22 +3,25 @@ package gateway
 import (
 	"context"
 	"slices"
+	"time"
 
 	"waypost"
 	"waypost/journey"
 )
 
-// goalAnswer is what became of enrollments that have a goal.
+// goalAnswer is what became of leads whose enrollments have a goal.
 type goalAnswer struct {
+	Leads       int      `json:"leads"`
 	Enrollments int      `json:"enrollments"`
-	Converted   int      `json:"converted"`
-	Rate        *float64 `json:"rate"` // nil of nobody
+	Converted   int      `json:"converted"` // leads
+	Rate        *float64 `json:"rate"`      // nil of nobody
 	Value       float64  `json:"value"`
+	Open        int      `json:"open"` // leads
 }
 
 func answerGoal(g waypost.GoalCounts) goalAnswer {
-	ans := goalAnswer{Enrollments: g.Enrollments, Converted: g.Converted, Value: g.Worth.Float()}
-	if g.Enrollments > 0 {
+	ans := goalAnswer{Leads: g.Leads, Enrollments: g.Enrollments, Converted: g.Converted, Value: g.Worth.Float(), Open: g.Open}
+	if g.Leads > 0 {
 		ans.Rate = new(g.Rate())
 	}
 	return ans
@@ -28,9 +31,42 @@ type controlGroupCount struct {
 	Goal goalAnswer `json:"goal"`
 }
 
-// liftAnswer compares a rate with that of the control group.
+// ratioAnswer compares the share of the control group with the one that was asked for.
+type ratioAnswer struct {
+	Expected *float64 `json:"expected"` // nil of nobody, as Seen
+	Seen     *float64 `json:"seen"`
+	P        *float64 `json:"p"` // nil where there are too few leads
+	Mismatch bool     `json:"mismatch"`
+}
+
+// armsRatioAnswer compares the shares of the arms with their weights.
+type armsRatioAnswer struct {
+	Expected []float64 `json:"expected"` // nil of nobody, as Seen
+	Seen     []float64 `json:"seen"`
+	P        *float64  `json:"p"`
+	Mismatch bool      `json:"mismatch"`
+}
+
+func answerRatio(r waypost.SampleRatio) *armsRatioAnswer {
+	ans := &armsRatioAnswer{Expected: r.Expected, Seen: r.Seen, Mismatch: r.Mismatch}
+	if r.Tested {
+		ans.P = &r.P
+	}
+	return ans
+}
+
+func answerGroupRatio(r waypost.SampleRatio) *ratioAnswer {
+	both := answerRatio(r)
+	ans := &ratioAnswer{P: both.P, Mismatch: both.Mismatch}
+	if len(both.Seen) > 0 {
+		ans.Expected, ans.Seen = &both.Expected[1], &both.Seen[1]
+	}
+	return ans
+}
+
+// liftAnswer compares a rate with another one.
 type liftAnswer struct {
-	Difference *float64        `json:"difference"` // nil if one of both is nobody's
+	Difference *float64        `json:"difference"` // nil if one of both is nobody's, or they cannot be compared
 	Low        float64         `json:"low"`
 	High       float64         `json:"high"`
 	Confidence float64         `json:"confidence"`
@@ -38,29 +74,45 @@ type liftAnswer struct {
 	Text       string          `json:"text"`
 }
 
-// verdictTexts say in words what a lift tells.
-var verdictTexts = map[waypost.Verdict]string{
-	waypost.VerdictHigher:    "The rate is higher than that of the control group.",
-	waypost.VerdictLower:     "The rate is lower than that of the control group.",
-	waypost.VerdictUnclear:   "The difference to the control group may be chance.",
-	waypost.VerdictTooLittle: "There is not enough data: each side needs 30 enrollments, and both together need 10 that have converted.",
+// What a lift is over, in words.
+const (
+	overControlGroup = "the control group"
+	overFirstArm     = "arm 1"
+)
+
+// verdictText says in words what a lift over something tells.
+func verdictText(v waypost.Verdict, over string) string {
+	switch v {
+	case waypost.VerdictHigher:
+		return "The rate is higher than that of " + over + "."
+	case waypost.VerdictLower:
+		return "The rate is lower than that of " + over + "."
+	case waypost.VerdictUnclear:
+		return "The difference to " + over + " may be chance."
+	case waypost.VerdictMismatch:
+		return "The groups do not have the sizes that they were to have (sampleRatio), and chance alone does not do that: their rates must not be compared."
+	case waypost.VerdictApart:
+		return "Not compared with " + over + ", which counts from the entry on: an arm has only leads that had not converted before they came to the split."
+	}
+	return "There is not enough data: each side needs 30 leads, and both together need 10 that have converted."
 }
 
-func answerLift(g, control waypost.GoalCounts) *liftAnswer {
-	l := g.LiftOver(control, waypost.LiftConfidence)
-	ans := &liftAnswer{Low: l.Low, High: l.High, Confidence: waypost.LiftConfidence, Verdict: l.Verdict, Text: verdictTexts[l.Verdict]}
-	if g.Enrollments > 0 && control.Enrollments > 0 {
+func answerLift(l waypost.Lift, over string, known bool) *liftAnswer {
+	ans := &liftAnswer{Low: l.Low, High: l.High, Confidence: waypost.LiftConfidence, Verdict: l.Verdict, Text: verdictText(l.Verdict, over)}
+	if known && l.Verdict != waypost.VerdictMismatch && l.Verdict != waypost.VerdictApart {
 		ans.Difference = &l.Difference
 	}
 	return ans
 }
 
-// armAnswer is what became of the enrollments that took an arm of a split.
+// armAnswer is what became of the leads that took an arm of a split.
 type armAnswer struct {
 	Arm  int         `json:"arm"`  // from 1
 	Next *string     `json:"next"` // nil where the journey ends
 	Goal goalAnswer  `json:"goal"`
-	Lift *liftAnswer `json:"lift"` // nil without a control group
+	Lift *liftAnswer `json:"lift"` // over the first arm, which has none
+	// OverControlGroup is the lift over that; nil without one.
+	OverControlGroup *liftAnswer `json:"liftOverControlGroup"`
 }
 
 // winnerAnswer is what became of a split that compares its arms.
@@ -136,12 +188,13 @@ func (c *counter) sameArms(n journey.Node) bool {
 	return ok && slices.EqualFunc(shown.Arms, n.Arms, func(a, b journey.Arm) bool { return a.Weight == b.Weight && a.Next == b.Next })
 }
 
-func addArms(sums []waypost.GoalCounts, n int, counted *waypost.NodeCounts) []waypost.GoalCounts {
+// sumArms adds what was counted of a split with n arms to sums, nil where nothing was yet.
+func sumArms(sums []waypost.GoalTally, n int, counted *waypost.NodeCounts) []waypost.GoalTally {
 	if len(counted.Arms) == 0 {
 		return sums
 	}
 	if sums == nil {
-		sums = make([]waypost.GoalCounts, n)
+		sums = make([]waypost.GoalTally, n)
 	}
 	for arm, counts := range counted.Arms {
 		if arm < n {
@@ -149,6 +202,20 @@ func addArms(sums []waypost.GoalCounts, n int, counted *waypost.NodeCounts) []wa
 		}
 	}
 	return sums
+}
+
+// findApart finds the splits of the version that is shown that not all leads come to at once that
+// a version has counted.
+func (c *counter) findApart(apart map[string]bool, d *journey.Definition, counts *waypost.Counts) {
+	if c.shown == nil || counts.Goal.First.Leads+counts.Control.First.Leads == 0 {
+		return
+	}
+	for _, n := range c.shown.Nodes() {
+		if n.Type == journey.Split {
+			of, _ := d.Node(n.ID)
+			apart[n.ID] = apart[n.ID] || !c.sameArms(of) || !d.ReachedAtOnce(n.ID)
+		}
+	}
 }
 
 // hasGoal tells whether the version that is shown has a goal.
@@ -160,39 +227,71 @@ func (c *counter) hasGoal() bool {
 	return has
 }
 
-// addGoal answers what was counted for the goal.
-func (c *counter) addGoal(ans *countsAnswer, sum waypost.Counts) {
+// addGoal answers what was counted for the goal of a time that begins with since.
+func (c *counter) addGoal(ans *countsAnswer, sum *waypost.Counts, since time.Time) {
 	if !c.hasGoal() && sum.Goal.Enrollments+sum.Control.Enrollments == 0 {
 		return
 	}
-	ans.Enrollments.Goal = new(answerGoal(sum.Goal))
-	if sum.Control.Enrollments > 0 || c.shown != nil && c.shown.ControlGroup() > 0 {
-		ans.ControlGroup = &controlGroupCount{answerGoal(sum.Control)}
-		ans.Lift = answerLift(sum.Goal, sum.Control)
+	ans.Enrollments.Goal = new(answerGoal(sum.Goal.Since(since)))
+	if c.controls(sum) {
+		ans.ControlGroup = &controlGroupCount{answerGoal(sum.Control.Since(since))}
+		ans.Lift = answerLift(sum.Lift(), overControlGroup, sum.Goal.First.Leads > 0 && sum.Control.First.Leads > 0)
+		ans.SampleRatio = answerGroupRatio(sum.SampleRatio())
 	}
 }
 
-// arms answers those of a split in a journey with a goal.
-func (c *counter) arms(id string, sums []waypost.GoalCounts, control waypost.GoalCounts, whole bool) []armAnswer {
+// controls tells whether there is a control group.
+func (c *counter) controls(sum *waypost.Counts) bool {
+	return sum.Control.Enrollments > 0 || c.shown != nil && c.shown.ControlGroup() > 0
+}
+
+// addArms answers the arms of a split in a journey with a goal.
+func (c *counter) addArms(ans *nodeAnswer, sums []waypost.GoalTally, sum *waypost.Counts, since time.Time, whole, atOnce bool) {
 	if c.shown == nil || sums == nil && !(whole && c.hasGoal()) {
-		return nil
+		return
 	}
-	n, _ := c.shown.Node(id)
+	n, _ := c.shown.Node(ans.NodeID)
 	if n.Type != journey.Split {
-		return nil
+		return
 	}
-	answers := make([]armAnswer, len(n.Arms))
-	for i, arm := range n.Arms {
-		var sum waypost.GoalCounts
-		if sums != nil {
-			sum = sums[i]
-		}
-		answers[i] = armAnswer{Arm: i + 1, Next: orNull(arm.Next), Goal: answerGoal(sum)}
-		if control.Enrollments > 0 || c.shown.ControlGroup() > 0 {
-			answers[i].Lift = answerLift(sum, control)
-		}
+	if sums == nil {
+		sums = make([]waypost.GoalTally, len(n.Arms))
 	}
-	return answers
+	sizes := make([]int, len(sums))
+	for i, t := range sums {
+		sizes[i] = t.First.Leads + t.Early
+	}
+	ratio := waypost.SampleRatioOf(sizes, n.Weights())
+	ans.SampleRatio = answerRatio(ratio)
+	for i, t := range sums {
+		arm := armAnswer{Arm: i + 1, Next: orNull(n.Arms[i].Next), Goal: answerGoal(t.Since(since))}
+		if i > 0 {
+			lift := t.First.LiftOver(sums[0].First, waypost.LiftConfidence)
+			if ratio.Mismatch {
+				lift = waypost.Doubt(waypost.VerdictMismatch)
+			}
+			arm.Lift = answerLift(lift, overFirstArm, t.First.Leads > 0 && sums[0].First.Leads > 0)
+		}
+		if c.controls(sum) {
+			arm.OverControlGroup = c.overControlGroup(t, sum, ratio.Mismatch, atOnce && c.contests[n.ID].DecidedAt == nil)
+		}
+		ans.Arms = append(ans.Arms, arm)
+	}
+}
+
+// overControlGroup compares an arm with the control group where both count the same leads of the
+// same time: all that entered, by one share, took an arm at once.
+func (c *counter) overControlGroup(t waypost.GoalTally, sum *waypost.Counts, mismatch, atOnce bool) *liftAnswer {
+	arm := t.First
+	arm.Leads, arm.Converted = arm.Leads+t.Early, arm.Converted+t.Early
+	lift := arm.LiftOver(sum.Control.First, waypost.LiftConfidence)
+	switch {
+	case !atOnce || len(sum.Shares) > 1 || sum.Goal.First.Leads > sum.Compared():
+		lift = waypost.Doubt(waypost.VerdictApart)
+	case mismatch || sum.SampleRatio().Mismatch:
+		lift = waypost.Doubt(waypost.VerdictMismatch)
+	}
+	return answerLift(lift, overControlGroup, arm.Leads > 0 && sum.Control.First.Leads > 0)
 }
 
 // contest answers what became of a split that compares its arms.

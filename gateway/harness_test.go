@@ -22,12 +22,14 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/gofiber/fiber/v2"
 	"github.com/redis/go-redis/v9"
 
 	"waypost"
 	"waypost/gateway"
 	"waypost/journey"
 	"waypost/limits"
+	"waypost/listen"
 	"waypost/searchsvc"
 	"waypost/searchsvc/embedded"
 	"waypost/signature"
@@ -167,7 +169,7 @@ func newFixture(t *testing.T, changes ...func(*gateway.Options)) *fixture {
 		Breakers: breakers{limits.NewBreakers(client, slog.New(slog.DiscardHandler), f.clock.Now)},
 		Launches: f.store, Controls: f.store, Events: f.store, Deliveries: f.store, Audit: f.store,
 		Articles: f.store, Reindexes: f.store, Search: searchsvc.New(f.index, f.store), TokenKeys: tokenKeys, IndexWaker: f.indexer,
-		Nonces: limits.NewNonces(client), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
+		Nonces: limits.NewNonces(client, f.store, slog.New(slog.NewTextHandler(f.log, nil))), Sender: sender, Waker: f.wakes, CheckURL: policy.CheckURL,
 		TemporalURL: func(journeyID string, leadsID int64) string {
 			return fmt.Sprintf("http://ui/%s/%d", journeyID, leadsID)
 		},
@@ -207,16 +209,20 @@ func (f *fixture) serve() string {
 
 // hasty starts a gateway that gives headers and bodies so long.
 func (f *fixture) hasty(patience time.Duration) string {
+	return f.listen(gateway.NewHasty(f.options, patience))
+}
+
+// listen serves a gateway until the end of the test, and returns its address.
+func (f *fixture) listen(app *fiber.App) string {
 	t := f.t
 	t.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := gateway.NewHasty(f.options, patience)
 	done := make(chan error, 1)
-	go func() { done <- gateway.Serve(app, l) }()
+	go func() { done <- gateway.Serve(app, listen.New(l, listen.Options{})) }()
 	t.Cleanup(func() {
 		f.client.CloseIdleConnections() // the server waits for those that it never heard from
 		if err := app.ShutdownWithTimeout(time.Minute); err != nil {
@@ -399,6 +405,9 @@ func (f *fixture) try(ctx context.Context, c call) (answer, error) {
 		}
 	}
 	theOpenAPI().check(f.t, c.method, c.target, req.Header, c.body, a)
+	if got := a.header.Get("X-Content-Type-Options"); got != "nosniff" {
+		f.t.Errorf("%s %s: X-Content-Type-Options: %q", c.method, c.target, got)
+	}
 	return a, nil
 }
 
@@ -496,6 +505,16 @@ func (a answer) explained(t *testing.T, details []string) answer {
 		t.Errorf("details %q, want %q", got, details)
 	}
 	return a
+}
+
+// sound is a single object without its problems, of which it must have none.
+func (a answer) sound(t *testing.T) string {
+	t.Helper()
+	rest, found := strings.CutSuffix(a.raw, `,"problems":[]}`)
+	if !found {
+		t.Errorf("it has problems, or does not tell: %s", a.raw)
+	}
+	return rest + "}"
 }
 
 func (a answer) str(t *testing.T, name string) string {

@@ -41,11 +41,11 @@ func TestWebhookHealth(t *testing.T) {
 	f := newFixture(t)
 	f.redis.SetTime(f.clock.Now())
 	hook := f.newWebhook("https://example.com/hook")
-	fresh := f.get("/v1/webhooks/"+hook+"/health").expect(t, 200)
+	unused := f.get("/v1/webhooks/"+hook+"/health").expect(t, 200)
 	const stats = `{"attempts":0,"succeeded":0,"failed":0,"successRate":null,"latencyMs":null,"errors":{}}`
 	if want := `{"webhookId":"` + hook + `","enabled":true,"disabledReason":null,"breaker":{"state":"closed","since":null,"nextProbeAt":null},` +
-		`"waiting":{"retrying":0,"deferred":0,"reasons":[]},"lastHour":` + stats + `,"lastDay":` + stats + `,"lastSuccessAt":null,"lastErrors":[],"sampledSince":null}`; fresh.raw != want {
-		t.Errorf("got  %s\nwant %s", fresh.raw, want)
+		`"waiting":{"retrying":0,"deferred":0,"reasons":[]},"lastHour":` + stats + `,"lastDay":` + stats + `,"lastSuccessAt":null,"lastErrors":[],"sampledSince":null}`; unused.raw != want {
+		t.Errorf("got  %s\nwant %s", unused.raw, want)
 	}
 
 	// Two messages: one has failed, of which the receiver said something personal, and one is

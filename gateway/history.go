@@ -75,7 +75,7 @@ func (a *api) showHistory(ctx context.Context, r *request) (answer, error) {
 	return ok(historyAnswer[webhookIntervalAnswer]{described(series, answerWebhookInterval)})
 }
 
-// showAttempts is showHistory of all webhooks together.
+// showAttempts is showHistory over all webhooks.
 func (a *api) showAttempts(ctx context.Context, r *request) (answer, error) {
 	from, to, every, err := a.historyOf(r)
 	if err != nil {

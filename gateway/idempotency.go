@@ -63,15 +63,15 @@ func (a *api) settle(ctx context.Context, r *request, ans answer, err error) err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handlerTime)
 	defer cancel()
-	told := ans
+	final := ans
 	if err != nil {
 		var known *waypost.Error
 		if !errors.As(err, &known) || !isKept(statuses[known.Code]) {
 			return errors.Join(err, a.Keys.ReleaseKey(ctx, r.held))
 		}
-		told = errorAnswer(known)
+		final = errorAnswer(known)
 	}
-	kept, encodeErr := told.kept()
+	kept, encodeErr := final.kept()
 	if encodeErr != nil {
 		return errors.Join(err, encodeErr)
 	}

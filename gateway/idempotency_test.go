@@ -165,3 +165,38 @@ func TestIfMatch(t *testing.T) {
 		change("*").fault(t, http.StatusNotFound, "NotFound")
 	}
 }
+
+// The answer that is kept for a key goes with the lead that it tells of. The key stays used: the
+// request is not carried out once more.
+func TestIdempotencyKeyAfterErasure(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	body := `{"businessParam":{"name":"Ottilie","address":"Zwetschgenallee 4711","mobilePhone":["13800138471"],"externalId":"crm-1"}}`
+	create := withKey(call{method: "POST", target: "/v1/leads", body: body}, "erased")
+	made := f.do(create).expect(t, http.StatusCreated)
+	_, journey := f.welcoming()
+	dryRun := withKey(call{method: "POST", target: "/v1/journeys/" + journey + "/dryrun", body: fmt.Sprintf(`{"leadsId":%v}`, made.json["leadsId"])}, "dry")
+	if sample := f.do(dryRun).expect(t, http.StatusOK); !strings.Contains(sample.raw, "Ottilie") {
+		t.Fatalf("the dry run names nobody: %s", sample.raw)
+	}
+	erased := f.do(call{method: "DELETE", target: made.header.Get("Location"), headers: map[string]string{"Prefer": "return=representation"}}).expect(t, http.StatusOK)
+	for _, want := range []string{`"answers":2`, `"what":"backups of the database","count":null`} {
+		if !strings.Contains(erased.raw, want) {
+			t.Errorf("%s does not say %s", erased.raw, want)
+		}
+	}
+	if got := erased.header.Get("Preference-Applied"); got != "return=representation" {
+		t.Errorf("Preference-Applied %q", got)
+	}
+	for _, again := range []call{create, dryRun} {
+		if a := f.do(again).fault(t, http.StatusConflict, "Conflict"); strings.Contains(a.raw, "Ottilie") || !strings.Contains(a.raw, "erased") {
+			t.Errorf("again: %s", a.raw)
+		}
+	}
+	if list := f.get("/v1/leads?externalId=crm-1").expect(t, http.StatusOK); !strings.Contains(list.raw, `"items":[]`) {
+		t.Errorf("the lead is there again: %s", list.raw)
+	}
+	if dump := f.redis.Dump(); strings.Contains(dump, "Ottilie") || strings.Contains(dump, "138471") {
+		t.Errorf("Redis holds the person: %s", dump)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"slices"
 
 	"waypost"
 )
@@ -30,6 +31,7 @@ type importAnswer struct {
 	ID          string               `json:"id"`
 	Status      waypost.ImportStatus `json:"status"`
 	Mode        waypost.ImportMode   `json:"mode"`
+	Match       *string              `json:"match"`
 	DryRun      bool                 `json:"dryRun"`
 	Total       int                  `json:"total"`
 	Processed   int                  `json:"processed"`
@@ -45,7 +47,7 @@ type importAnswer struct {
 
 func (a *api) answerImport(im waypost.Import) importAnswer {
 	return importAnswer{
-		ID: im.ID, Status: im.Status, Mode: im.Mode, DryRun: im.DryRun,
+		ID: im.ID, Status: im.Status, Mode: im.Mode, Match: orNull(string(im.Match)), DryRun: im.DryRun,
 		Total: im.Total, Processed: im.Processed, Created: im.Created, Updated: im.Updated, Failed: im.Failed,
 		Message: orNull(im.Message), CreatedAt: stamp(im.CreatedAt), StartedAt: stampOrNull(im.StartedAt), EndedAt: stampOrNull(im.EndedAt),
 		TemporalURL: orNull(a.WorkflowURL(im.ID)),
@@ -61,12 +63,21 @@ func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 			r.queryFaults.Add(waypost.DetailOutOfRange, "mode", "must be create, update or upsert")
 		}
 	}
+	if match, given := r.params["match"]; given {
+		im.Match = waypost.ImportMatch(match)
+		switch {
+		case !slices.Contains(waypost.ImportMatches, im.Match):
+			r.queryFaults.Add(waypost.DetailOutOfRange, "match", "must be leadsId, externalId, email or mobilePhone")
+		case im.Mode == waypost.ImportCreate:
+			r.queryFaults.Add(waypost.DetailOutOfRange, "match", "is for mode update and upsert: create makes a new lead of every row")
+		}
+	}
 	im.DryRun = r.boolean("dryRun")
 	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Import, error) {
-		return a.Imports.CreateImport(ctx, r.by(), im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, a.PhoneRegion}))
+		return a.Imports.CreateImport(ctx, r.by(), im, importRows(r.spool, importForm{r.media, r.charset, im.Mode, im.Match, a.PhoneRegion}))
 	}, func(im waypost.Import) (answer, error) {
 		return at(http.StatusAccepted, "/v1/leads/imports/"+im.ID, a.answerImport(im))
 	})

@@ -73,7 +73,7 @@ func TestImportLeads(t *testing.T) {
 		body: "\uFEFFname,gender,mobilePhone\r\nEve,1,13800000000\r\n\"B\r\nob\",x,\r\n,2,12\r\nDan\r\nFay,,138 0000 0000\r\nGil,,13700000000;13700000001\r\n",
 	}).expect(t, 202)
 	id := accepted.str(t, "id")
-	want := `{"id":"` + id + `","status":"pending","mode":"create","dryRun":false,"total":6,"processed":0,"created":0,"updated":0,"failed":0,"message":null,` +
+	want := `{"id":"` + id + `","status":"pending","mode":"create","match":null,"dryRun":false,"total":6,"processed":0,"created":0,"updated":0,"failed":0,"message":null,` +
 		`"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/` + id + `"}`
 	if accepted.raw != want || accepted.header.Get("Location") != "/v1/leads/imports/"+id || !waypost.IsID(waypost.PrefixImport, id) {
 		t.Errorf("got  %s\nwant %s\nLocation %q", accepted.raw, want, accepted.header.Get("Location"))
@@ -167,6 +167,9 @@ func TestImportFaults(t *testing.T) {
 		details            string
 	}{
 		{"mode=merge&dryRun=1&x=2", list, `{"leads":[]}`, "UnknownField x"},
+		{"match=email", list, `{"leads":[]}`, "OutOfRange match"},
+		{"match=name&mode=upsert", list, `{"leads":[]}`, "OutOfRange match"},
+		{"match=email&mode=update", "text/csv", "externalId\n1\n", "NullValue email"},
 		{"mode=merge&dryRun=1", list, `{"leads":[]}`, "OutOfRange mode; InvalidType dryRun"},
 		{"mode=", list, `{"leads":[]}`, "NullValue mode"},
 		{"", list, `{"leads":[{"name":"a"}`, "InvalidFormat "},

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"waypost"
 	"waypost/journey"
@@ -57,12 +59,13 @@ func answerJourney(j waypost.Journey) journeyAnswer {
 	return journeyAnswer{j.ID, j.Name, j.Draft, orNull(j.PublishedVersion), j.Status, stamp(j.CreatedAt), stamp(j.UpdatedAt)}
 }
 
-// journeyDetail is a journey with counts of what retention has dropped of it, and with the
-// splits that compare their arms.
+// journeyDetail is a journey with counts of what retention has dropped of it, with the splits
+// that compare their arms, and with what it would not be published for now.
 type journeyDetail struct {
 	journeyAnswer
-	Dropped *waypost.DroppedCounts `json:"dropped,omitempty"`
-	Winners []winnerAnswer         `json:"winners,omitempty"`
+	Dropped  *waypost.DroppedCounts `json:"dropped,omitempty"`
+	Winners  []winnerAnswer         `json:"winners,omitempty"`
+	Problems waypost.Problems       `json:"problems"` // of the published version
 }
 
 // versionAnswer is a published version, in a list without its definition, which can be
@@ -77,6 +80,45 @@ type versionAnswer struct {
 
 func answerVersion(v waypost.JourneyVersion) versionAnswer {
 	return versionAnswer{v.JourneyID, v.Version, v.Name, v.Definition, stamp(v.PublishedAt)}
+}
+
+// versionDetail is a version with what it would not be published for now.
+type versionDetail struct {
+	versionAnswer
+	Problems waypost.Problems `json:"problems"`
+}
+
+// storedWait is how long the answer with a journey waits for a slot in which its conditions are
+// compiled; a variable for tests on a busy machine.
+var storedWait = 100 * time.Millisecond
+
+// versionProblems is what a published version would be refused for now: checks that came after it
+// was published, and shorter retention, may have added some. nil if there was no slot to check it.
+func (a *api) versionProblems(ctx context.Context, sc waypost.Scope, journeyID string, version int) (waypost.Problems, error) {
+	definition, err := a.definition(ctx, sc, journeyID, version)
+	if no := (*unreadable)(nil); errors.As(err, &no) {
+		return no.problems, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return problemsOf(a.checkWithin(ctx, sc, definition, storedWait))
+}
+
+// problemsOf is what a check of something that is stored has refused; nil if it was not made for
+// lack of time.
+func problemsOf(refused error) (waypost.Problems, error) {
+	problems := waypost.Problems{} // [] in the answer
+	switch waypost.CodeOf(refused) {
+	case "":
+	case waypost.CodeBadRequest:
+		problems.AddAll(refused)
+	case waypost.CodeServiceUnavailable:
+		return nil, nil
+	default:
+		return nil, refused
+	}
+	return problems, nil
 }
 
 // decodeDraft checks a draft's shape and no more; publishing checks the rest.
@@ -122,6 +164,8 @@ func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
 	}, func(j waypost.Journey) string { return j.ID }, answerJourney)
 }
 
+// showJourney adds to the journey what is wrong now with its published version, the winners of its
+// splits, and counts of what retention has dropped.
 func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
 	if err != nil {
@@ -131,13 +175,16 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	detail := journeyDetail{journeyAnswer: answerJourney(j), Dropped: dropped, Problems: waypost.Problems{}}
 	var winners []waypost.Winner
 	if j.PublishedVersion > 0 {
 		if winners, err = a.Journeys.Winners(ctx, j.ID); err != nil {
 			return answer{}, err
 		}
+		if detail.Problems, err = a.versionProblems(ctx, r.scope, j.ID, j.PublishedVersion); err != nil {
+			return answer{}, err
+		}
 	}
-	detail := journeyDetail{journeyAnswer: answerJourney(j), Dropped: dropped}
 	for _, w := range winners {
 		definition, err := a.definition(ctx, r.scope, j.ID, w.Version)
 		if err != nil {
@@ -146,12 +193,9 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 		detail.Winners = append(detail.Winners, answerWinner(definition, w))
 	}
 	ans, err := resource(http.StatusOK, "", detail.journeyAnswer)
-	if err != nil || dropped == nil && len(winners) == 0 {
-		return ans, err
-	}
 	// The ETag stays the journey's: a sweep does not make an If-Match fail.
 	ans.body = detail
-	return ans, nil
+	return ans, err
 }
 
 // matchJourney compares If-Match with a journey.
@@ -191,7 +235,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 		})
 	}, func(v waypost.JourneyVersion) (answer, error) {
 		status := http.StatusOK
-		if v.Fresh {
+		if v.Created {
 			status = http.StatusCreated
 		}
 		return resource(status, "/v1/journeys/"+id+"/versions/"+strconv.Itoa(v.Version), answerVersion(v))
@@ -201,6 +245,11 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 // checkDefinition reports everything that keeps a definition from being published.
 // Compiling its conditions can take seconds, so it needs a slot as a dry run does.
 func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.Definition) error {
+	return a.checkWithin(ctx, sc, d, simulationWait)
+}
+
+// checkWithin is checkDefinition that waits so long for a slot.
+func (a *api) checkWithin(ctx context.Context, sc waypost.Scope, d *journey.Definition, wait time.Duration) error {
 	webhooks, err := a.Webhooks.MissingWebhooks(ctx, sc, d.Webhooks())
 	if err != nil {
 		return err
@@ -212,7 +261,7 @@ func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.
 	without := func(missing []string) func(string) bool {
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
-	return a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) error {
+	return a.simulations.run(ctx, wait, simulationTime, func(ctx context.Context) error {
 		p := d.Check(without(webhooks), without(journeys))
 		if err := a.checkRecords(ctx, sc, d, &p); err != nil {
 			return err
@@ -245,16 +294,18 @@ func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Def
 	if err != nil {
 		return err
 	}
-	for i, n := range d.Nodes() {
-		needs := d.Needs(n.ID)
+	for _, needs := range d.NeedsByCondition() {
+		for _, fault := range a.EventAges.Faults(needs.RecordNeeds) {
+			p.Add(waypost.DetailOutOfRange, needs.Path, "%s", fault)
+		}
 		for _, id := range needs.Segments {
 			if slices.Contains(segments, id) {
-				p.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names segment %s, which there is not", id)
+				p.Add(waypost.DetailOutOfRange, needs.Path, "names segment %s, which there is not", id)
 			}
 		}
 		for _, id := range needs.Journeys() {
 			if slices.Contains(journeys, id) {
-				p.Add(waypost.DetailOutOfRange, fmt.Sprintf("nodes[%d]", i), "a condition names journey %s, which there is not", id)
+				p.Add(waypost.DetailOutOfRange, needs.Path, "names journey %s, which there is not", id)
 			}
 		}
 	}
@@ -267,5 +318,11 @@ func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	v, err := a.Journeys.JourneyVersion(ctx, r.scope, r.param("id"), n)
-	return resourceWith(v, err, answerVersion)
+	ans, err := resourceWith(v, err, answerVersion)
+	if err != nil {
+		return answer{}, err
+	}
+	problems, err := a.versionProblems(ctx, r.scope, v.JourneyID, v.Version)
+	ans.body = versionDetail{answerVersion(v), problems} // the ETag stays the version's
+	return ans, err
 }

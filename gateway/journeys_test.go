@@ -51,7 +51,7 @@ func TestJourneys(t *testing.T) {
 	if fmt.Sprint(created.json) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", created.json, want)
 	}
-	if got := f.get("/v1/journeys/"+id).expect(t, 200); got.raw != created.raw {
+	if got := f.get("/v1/journeys/"+id).expect(t, 200); got.sound(t) != created.raw {
 		t.Errorf("GET %s", got.raw)
 	}
 
@@ -70,7 +70,7 @@ func TestJourneys(t *testing.T) {
 	if v2.json["version"] != 2.0 {
 		t.Errorf("second version: %s", v2.raw)
 	}
-	if got := f.get("/v1/journeys/"+id+"/versions/1").expect(t, 200); got.raw != v1.raw {
+	if got := f.get("/v1/journeys/"+id+"/versions/1").expect(t, 200); got.sound(t) != v1.raw {
 		t.Errorf("versions/1: %s\nwant %s", got.raw, v1.raw)
 	}
 	for _, n := range []string{"0", "3", "x", "01", "-1"} {
@@ -179,7 +179,7 @@ func TestEnrollments(t *testing.T) {
 	err = f.store.RecordProgress(t.Context(), []waypost.Progress{{
 		EnrollmentID: enrollment, Status: waypost.EnrollmentCompleted, NodeID: "end", LastSeq: 2,
 		Entries: []waypost.TimelineEntry{
-			{Seq: 1, At: at, NodeID: "hello", What: waypost.WhatSent, Next: "end"},
+			{Seq: 1, At: at, NodeID: "hello", What: waypost.WhatSent, Next: "end", Way: waypost.WayNext},
 			{Seq: 2, At: at, NodeID: "end", What: waypost.WhatExited, Reason: "exit"},
 		},
 	}})
@@ -190,8 +190,8 @@ func TestEnrollments(t *testing.T) {
 	if shown.json["status"] != "completed" || shown.json["workflowId"] == nil || shown.json["endedAt"] == nil || shown.json["nodeId"] != "end" {
 		t.Errorf("shown %s", shown.raw)
 	}
-	const timeline = `"timeline":[{"at":"2026-01-31T12:00:01.000Z","nodeId":"hello","what":"sent","next":"end","reason":null,"version":1},` +
-		`{"at":"2026-01-31T12:00:01.000Z","nodeId":"end","what":"exited","next":null,"reason":"exit","version":1}]`
+	const timeline = `"timeline":[{"at":"2026-01-31T12:00:01.000Z","nodeId":"hello","what":"sent","next":"end","way":"next","reason":null,"version":1},` +
+		`{"at":"2026-01-31T12:00:01.000Z","nodeId":"end","what":"exited","next":null,"way":null,"reason":"exit","version":1}]`
 	if !strings.Contains(shown.raw, timeline) {
 		t.Errorf("no %s\nin %s", timeline, shown.raw)
 	}

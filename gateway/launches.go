@@ -13,6 +13,9 @@ type Launches interface {
 	CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (waypost.Launch, error)
 	// Launch returns a launch with its progress.
 	Launch(ctx context.Context, sc waypost.Scope, id string) (waypost.Launch, error)
+	// UpdateLaunch changes the rate of a launch that has not ended; an error of change ends the
+	// update and is returned.
+	UpdateLaunch(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Launch) error) (waypost.Launch, error)
 	// ListLaunches lists launches without what takes long to count:
 	// Progress.Completed and Progress.Outcomes.
 	ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) ([]waypost.Launch, error)
@@ -27,11 +30,12 @@ const (
 
 // launchBody is a launch as a client writes it.
 type launchBody struct {
-	Audience      *audienceBody `json:"audience"`
-	StartAt       *string       `json:"startAt"`
-	RatePerSecond *float64      `json:"ratePerSecond"`
-	Schedule      *scheduleBody `json:"schedule"`
-	ControlGroup  *float64      `json:"controlGroup"`
+	Audience      *audienceBody   `json:"audience"`
+	StartAt       *string         `json:"startAt"`
+	RatePerSecond *float64        `json:"ratePerSecond"`
+	Schedule      *scheduleBody   `json:"schedule"`
+	ControlGroup  *float64        `json:"controlGroup"`
+	Test          *launchTestBody `json:"test"`
 }
 
 // scheduleBody says when a launch recurs.
@@ -52,6 +56,8 @@ func (b scheduleBody) schedule(p *waypost.Problems) *waypost.Schedule {
 	return &s
 }
 
+// decodeLaunch reports all faults of the body at once. Its list of leadsIds may be longer than other
+// bodies.
 func (a *api) decodeLaunch(r *request) (l waypost.Launch, err error) {
 	var body launchBody
 	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
@@ -61,9 +67,7 @@ func (a *api) decodeLaunch(r *request) (l waypost.Launch, err error) {
 			l.StartAt = &at
 		}
 		if rate := body.RatePerSecond; rate != nil {
-			if *rate < minLaunchRate || *rate > maxLaunchRate {
-				p.Add(waypost.DetailOutOfRange, "ratePerSecond", "must be %v to %d; leave it out for as fast as it goes", minLaunchRate, maxLaunchRate)
-			}
+			checkLaunchRate(p, *rate)
 			l.RatePerSecond = *rate
 		}
 		if body.Schedule != nil && !isNamed(*p, "schedule") {
@@ -74,6 +78,12 @@ func (a *api) decodeLaunch(r *request) (l waypost.Launch, err error) {
 				p.Add(waypost.DetailOutOfRange, "controlGroup", "must be more than 0 and less than 1, such as 0.1 for a tenth; leave it out for none")
 			}
 			l.ControlGroup = *share
+		}
+		if body.Test != nil && !isNamed(*p, "test") {
+			l.Test = body.Test.test(p)
+			if body.Schedule != nil {
+				p.Add(waypost.DetailInvalidFormat, "test", "cannot be combined with schedule: leave one of them out")
+			}
 		}
 	})
 	return l, err
@@ -90,12 +100,17 @@ type launchAnswer struct {
 	Enrolled      int                    `json:"enrolled"`
 	Skipped       int                    `json:"skipped"`
 	HeldOut       int                    `json:"heldOut"`
+	Held          int                    `json:"held"`
+	SkippedBy     waypost.LaunchSkips    `json:"skippedBy"`
+	Empty         bool                   `json:"empty"`
+	Message       *string                `json:"message"`
 	Completed     *int                   `json:"completed,omitempty"`
 	Outcomes      *waypost.OutcomeCounts `json:"outcomes,omitempty"`
 	StartAt       *string                `json:"startAt"`
 	RatePerSecond *float64               `json:"ratePerSecond"`
 	Schedule      *scheduleAnswer        `json:"schedule"`
 	ControlGroup  *float64               `json:"controlGroup"`
+	Test          *testAnswer            `json:"test"`
 	RecurringID   *string                `json:"recurringId"`
 	OccursAt      *string                `json:"occursAt"`
 	CreatedAt     string                 `json:"createdAt"`
@@ -143,6 +158,7 @@ func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
 	ans := launchAnswer{
 		LaunchID: l.ID, JourneyID: l.JourneyID, Version: l.Version, Status: l.Status,
 		Total: l.Progress.Total, Enrolled: l.Progress.Enrolled, Skipped: l.Progress.Skipped, HeldOut: l.Progress.HeldOut,
+		Held: l.Progress.Held, SkippedBy: l.Skips, Empty: l.Empty(), Message: orNull(l.Message()), Test: answerTest(l.Test),
 		StartAt: stampOrNull(l.StartAt), RatePerSecond: orNull(l.RatePerSecond), Schedule: answerSchedule(l), ControlGroup: orNull(l.ControlGroup),
 		RecurringID: orNull(l.RecurringID), OccursAt: stampOrNull(l.OccursAt),
 		CreatedAt: stamp(l.CreatedAt), StartedAt: stampOrNull(l.StartedAt), EndedAt: stampOrNull(l.EndedAt),
@@ -170,6 +186,9 @@ func (a *api) launch(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	l.JourneyID, l.Version, l.AppID = j.ID, j.PublishedVersion, r.app.ID
+	if err := a.decider(ctx, r.scope, &l); err != nil {
+		return answer{}, err
+	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.Launch, error) {
 		return a.Launches.CreateLaunch(ctx, r.by(), l)
 	}, func(l waypost.Launch) (answer, error) {
@@ -190,7 +209,10 @@ func takesLeads(j waypost.Journey) error {
 
 func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.Launches.Launch(ctx, r.scope, r.param("id"))
-	return resourceWith(l, err, a.answerLaunch)
+	if err != nil {
+		return answer{}, err
+	}
+	return a.launchResource(l)
 }
 
 func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {

@@ -19,6 +19,9 @@ func (f *fixture) newLaunch(journeyID, body string) string {
 	return f.send("POST", "/v1/journeys/"+journeyID+"/launches", body).expect(f.t, 202).str(f.t, "launchId")
 }
 
+// untold are members of a launch that says nothing.
+const untold = `"held":0,"skippedBy":{"reentry":0,"missing":0,"left":0},"empty":false,"message":null,`
+
 func TestLaunches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -28,8 +31,8 @@ func TestLaunches(t *testing.T) {
 	created := f.send("POST", "/v1/journeys/"+journeyID+"/launches", fmt.Sprintf(`{"audience":{"leadsIds":[%d,%d,%d,999999]},"ratePerSecond":2.5}`, leads[0], leads[1], leads[0])).expect(t, 202)
 	id := created.str(t, "launchId")
 	const none = `{"pending":0,"retrying":0,"deferred":0,"succeeded":0,"failed":0,"canceled":0}`
-	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"pending","total":0,"enrolled":0,"skipped":0,"heldOut":0,"completed":0,"outcomes":` + none +
-		`,"startAt":null,"ratePerSecond":2.5,"schedule":null,"controlGroup":null,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/` + id + `"}`
+	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"pending","total":0,"enrolled":0,"skipped":0,"heldOut":0,` + untold + `"completed":0,"outcomes":` + none +
+		`,"startAt":null,"ratePerSecond":2.5,"schedule":null,"controlGroup":null,"test":null,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/` + id + `"}`
 	if created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)
 	}
@@ -61,6 +64,7 @@ func TestLaunches(t *testing.T) {
 	}
 	running := f.get("/v1/launches/"+id).expect(t, 200)
 	want = strings.Replace(want, `"status":"pending","total":0,"enrolled":0,"skipped":0`, `"status":"running","total":3,"enrolled":2,"skipped":1`, 1)
+	want = strings.Replace(want, `"missing":0`, `"missing":1`, 1)
 	want = strings.Replace(want, `"outcomes":{"pending":0`, `"outcomes":{"pending":1`, 1)
 	want = strings.Replace(want, `"startedAt":null`, `"startedAt":"2026-01-31T12:00:01.000Z"`, 1)
 	if running.raw != want {
@@ -303,9 +307,9 @@ func TestRecurringLaunches(t *testing.T) {
 		`{"audience":{"filter":{}},"startAt":"2026-02-02T01:00:00Z","schedule":{"cron":" 0 9 * * MON-fri ","timezone":"Asia/Shanghai"},"controlGroup":0.5}`).expect(t, 202)
 	id := created.str(t, "launchId")
 	const none = `{"pending":0,"retrying":0,"deferred":0,"succeeded":0,"failed":0,"canceled":0}`
-	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"scheduled","total":0,"enrolled":0,"skipped":0,"heldOut":0,"completed":0,"outcomes":` + none +
+	want := `{"launchId":"` + id + `","journeyId":"` + journeyID + `","version":1,"status":"scheduled","total":0,"enrolled":0,"skipped":0,"heldOut":0,` + untold + `"completed":0,"outcomes":` + none +
 		`,"startAt":"2026-02-02T01:00:00.000Z","ratePerSecond":null,"schedule":{"cron":"0 9 * * MON-fri","timezone":"Asia/Shanghai","nextAt":"2026-02-02T01:00:00.000Z","occurrences":0,"lastSkipped":null},` +
-		`"controlGroup":0.5,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/schedules/` + id + `"}`
+		`"controlGroup":0.5,"test":null,"recurringId":null,"occursAt":null,"createdAt":"2026-01-31T12:00:00.000Z","startedAt":null,"endedAt":null,"temporalUrl":"http://ui/schedules/` + id + `"}`
 	if created.raw != want {
 		t.Errorf("got  %s\nwant %s", created.raw, want)
 	}

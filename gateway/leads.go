@@ -20,12 +20,15 @@ type Leads interface {
 	// transaction and under the lead's lock. change may run more than once; nil numbers
 	// leave the lead's as they are; an error ends the update and is returned.
 	UpdateLead(ctx context.Context, by waypost.Caller, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (waypost.Lead, error)
-	// DeleteLead deletes the lead unless check refuses, in the same transaction.
-	DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) error
+	// EraseLead deletes the lead, with what is stored of it, unless check refuses, in the same
+	// transaction.
+	EraseLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) (waypost.Erasure, error)
 	ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) ([]waypost.Lead, error)
 	// SampleAudience returns up to n leads, evenly spread over an audience, and how many
 	// it has.
-	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error)
+	SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, at time.Time, n int) (leads []waypost.Lead, total int, err error)
+	// SegmentRules returns segments, and those that they name.
+	SegmentRules(ctx context.Context, sc waypost.Scope, ids []string) (map[string]waypost.SegmentRule, error)
 	// LeadRecords reads what is recorded of leads, as far as it is needed.
 	LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error)
 	// CustomFields lists the custom fields that a sample of the leads has, most frequent
@@ -54,6 +57,7 @@ func answerLead(l waypost.Lead) leadAnswer {
 const (
 	headerPreferenceApplied = "Preference-Applied"
 	preferMinimal           = "return=minimal"
+	preferRepresentation    = "return=representation"
 )
 
 func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
@@ -90,7 +94,7 @@ func (a *api) showLead(ctx context.Context, r *request) (answer, error) {
 	return resourceWith(lead, err, answerLead)
 }
 
-// leadsIDOf reads the id in the path. What is no integer names no lead.
+// leadsIDOf reads the id in the path; NotFound if it is no integer.
 func leadsIDOf(r *request) (int64, error) {
 	id, err := strconv.ParseInt(r.param("id"), 10, 64)
 	if err != nil || strconv.FormatInt(id, 10) != r.param("id") {
@@ -124,7 +128,7 @@ func (a *api) leadQuery(r *request) waypost.LeadQuery {
 		test = new(r.boolean("test"))
 	}
 	q := waypost.LeadQuery{Filter: a.leadFilter(&r.queryFaults, "", filterBody{
-		LeadsGroup: number("leadsGroup"), Region: number("region"), Gender: number("gender"), Test: test, Birthday: r.text("birthday"), CustomFields: r.customFields(),
+		LeadsGroup: number("leadsGroup"), Region: number("region"), Gender: number("gender"), Test: test, Birthday: r.text("birthday"), ImportID: r.text("importId"), CustomFields: r.customFields(),
 		Name: r.text("name"), MobilePhone: r.text("mobilePhone"), Email: r.text("email"), ExternalID: r.text("externalId"),
 		CreatedFrom: r.text("createdFrom"), CreatedTo: r.text("createdTo"),
 		UpdatedFrom: r.text("updatedFrom"), UpdatedTo: r.text("updatedTo"),
@@ -231,7 +235,7 @@ func (a *api) countAudience(ctx context.Context, sc waypost.Scope, audience wayp
 	if audience.Listed() {
 		n = countListed
 	}
-	leads, total, err := a.Leads.SampleAudience(ctx, sc, audience, n)
+	leads, total, err := a.Leads.SampleAudience(ctx, sc, audience, a.Now(), n)
 	ans.Count = total
 	for i, left := 0, min(countSample, len(leads)); i < left; i++ {
 		ans.Sample = append(ans.Sample, leads[i*len(leads)/left].LeadsID)
@@ -306,7 +310,66 @@ func (a *api) deleteLead(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return noContent(a.Leads.DeleteLead(ctx, r.by(), id, r.matchLead))
+	erasure, err := a.Leads.EraseLead(ctx, r.by(), id, r.matchLead)
+	if err != nil || !r.prefersReturn("representation") {
+		return noContent(err)
+	}
+	return answer{
+		status: http.StatusOK, body: answerErasure(erasure), headers: map[string]string{headerPreferenceApplied: preferRepresentation},
+	}, nil
+}
+
+// erasureAnswer says what the deletion of a lead has erased, and what is kept until when.
+type erasureAnswer struct {
+	LeadsID int64        `json:"leadsId"`
+	Erased  erasedAnswer `json:"erased"`
+	Kept    []keptAnswer `json:"kept"`
+}
+
+type erasedAnswer struct {
+	Canceled int `json:"canceled"`
+	Messages int `json:"messages"`
+	Params   int `json:"params"`
+	Events   int `json:"events"`
+	Answers  int `json:"answers"`
+	Filters  int `json:"filters"`
+}
+
+type keptAnswer struct {
+	What  string `json:"what"`
+	Count *int64 `json:"count"` // nil: nobody counts them
+	Until string `json:"until"`
+}
+
+// answerErasure leaves out what there is none of.
+func answerErasure(e waypost.Erasure) erasureAnswer {
+	ans := erasureAnswer{LeadsID: e.LeadsID, Erased: erasedAnswer(e.Erased), Kept: []keptAnswer{}}
+	for _, kept := range []struct {
+		what  string
+		count int64
+		until string
+	}{
+		{"suppressions of its addresses", e.Kept.Suppressions, "they are deleted: who must not be written to must not be forgotten"},
+		{"messages of attempts that are under way", e.Kept.Messages, "the attempt has ended, within seconds"},
+		{"filters of launches that other leads meet, too", e.Kept.Filters, "WAYPOST_RETENTION_PAYLOADS after the launch has ended"},
+		{"imports whose rows are not processed yet, and may name the person", e.Kept.Imports, "their rows are processed, or they are canceled"},
+		{"enrollments: ids, times, outcomes and entry keys", e.Kept.Enrollments, "WAYPOST_RETENTION_ENROLLMENTS after they have ended; entry keys for good"},
+		{"deliveries: ids, times and outcomes", e.Kept.Deliveries, "WAYPOST_RETENTION_DELIVERIES after they were decided"},
+	} {
+		if kept.count > 0 {
+			ans.Kept = append(ans.Kept, keptAnswer{kept.what, &kept.count, kept.until})
+		}
+	}
+	return ans.alwaysKept()
+}
+
+// alwaysKept adds what is kept of every lead.
+func (ans erasureAnswer) alwaysKept() erasureAnswer {
+	ans.Kept = append(ans.Kept,
+		keptAnswer{"entries of the audit log: the leadsId and names of members", nil, "WAYPOST_RETENTION_AUDIT"},
+		keptAnswer{"values in conditions of segments and journeys", nil, "the segment is deleted; versions of journeys stay"},
+		keptAnswer{"backups of the database", nil, "you overwrite them"})
+	return ans
 }
 
 // matchLead compares If-Match with a lead.

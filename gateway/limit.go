@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"waypost"
@@ -60,41 +57,15 @@ func (a *api) limitAddress(ctx context.Context, r *request) error {
 	return a.limit(ctx, r, policyAddress, a.clientAddress(r), a.AddressRate, 2*a.AddressRate)
 }
 
-// clientAddress names who sent the request: the peer, or, if that is a trusted proxy,
-// the last address in X-Forwarded-For that is not one. An IPv6 address counts as its
-// /64, which one customer has.
+// clientAddress names who sent the request.
 func (a *api) clientAddress(r *request) string {
-	peer, err := netip.ParseAddrPort(r.c.Context().RemoteAddr().String())
-	if err != nil {
-		return "unknown"
-	}
-	addr := peer.Addr().Unmap()
-	var chain []string
+	var forwarded []string
 	for _, h := range r.headers {
 		if strings.EqualFold(h.Name, "X-Forwarded-For") {
-			chain = append(chain, strings.Split(h.Value, ",")...)
+			forwarded = append(forwarded, h.Value)
 		}
 	}
-	trusted := func() bool {
-		return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(addr) })
-	}
-	for i := len(chain) - 1; i >= 0 && trusted(); i-- {
-		text := strings.TrimSpace(chain[i])
-		next, err := netip.ParseAddr(text)
-		if withPort, portErr := netip.ParseAddrPort(text); err != nil && portErr == nil {
-			next, err = withPort.Addr(), nil
-		}
-		if err != nil {
-			break
-		}
-		addr = next.Unmap().WithZone("")
-	}
-	if addr.Is6() {
-		if prefix, err := addr.WithZone("").Prefix(64); err == nil {
-			return prefix.String()
-		}
-	}
-	return addr.String()
+	return waypost.ClientAddress(r.c.Context().RemoteAddr().String(), forwarded, a.TrustedProxies)
 }
 
 // writePolicies writes the RateLimit fields (IETF draft "RateLimit header fields for
@@ -122,36 +93,3 @@ func (r *request) writePolicies() {
 }
 
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
-
-// slots bound what goes on at a time: most in the process, mostOf of an application.
-type slots struct {
-	most, mostOf int
-
-	mu    sync.Mutex
-	taken int
-	byApp map[string]int
-}
-
-// take takes a slot; false if none is free.
-func (s *slots) take(app string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken >= s.most || s.byApp[app] >= s.mostOf {
-		return false
-	}
-	if s.byApp == nil {
-		s.byApp = map[string]int{}
-	}
-	s.taken++
-	s.byApp[app]++
-	return true
-}
-
-func (s *slots) release(app string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken--
-	if s.byApp[app]--; s.byApp[app] == 0 {
-		delete(s.byApp, app)
-	}
-}

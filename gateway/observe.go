@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -24,7 +25,11 @@ const maxRequestID = 128
 // observe is around every request: it gives it an id, answers its errors, a panic
 // included, and writes one log line about it.
 func (a *api) observe(c *fiber.Ctx) error {
-	r, err := newRequest(c, a.bodyTime)
+	connection, _ := c.Context().Conn().(*conn)
+	if connection != nil {
+		connection.requests++
+	}
+	r, err := a.newRequest(c)
 	r.id = r.header(headerRequestID)
 	if !isRequestID(r.id) {
 		r.id = a.newRequestID()
@@ -37,10 +42,16 @@ func (a *api) observe(c *fiber.Ctx) error {
 	if err == nil && limited == nil {
 		err = guarded(c.Next)
 	}
+	if r.app.ID == "" { // no signature was right
+		r.wire.hurry()
+	}
 	if unreadable || !r.wire.drain() {
 		c.Response().SetConnectionClose()
 	}
-	if connection, ok := c.Context().Conn().(*conn); ok {
+	if fault := r.wire.fault(); fault != nil {
+		err = fault
+	}
+	if connection != nil {
 		connection.held = true // until it is written
 	}
 	err = cmp.Or(limited, err)
@@ -87,6 +98,8 @@ var levels = map[waypost.ErrorCode]slog.Level{
 // no personal data, and paths only as their pattern.
 func (a *api) finish(r *request, err error) {
 	r.c.Set(headerRequestID, r.id)
+	// Answers hold any text, such as titles: no browser must take one for a page.
+	r.c.Set("X-Content-Type-Options", "nosniff")
 	if err != nil || r.c.GetRespHeader("Cache-Control") == "" {
 		r.c.Set("Cache-Control", "no-store")
 	}
@@ -110,6 +123,9 @@ func (a *api) finish(r *request, err error) {
 		}
 	}
 	status, took := r.c.Response().StatusCode(), time.Since(r.began)
+	if status == http.StatusTooManyRequests { // who sends too much holds no connection beside
+		r.c.Response().SetConnectionClose()
+	}
 	if a.Observe != nil {
 		a.Observe(pattern, r.method, status, took)
 	}

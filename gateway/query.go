@@ -264,7 +264,7 @@ func answerPage[R, T any](
 	if err := r.queryFaults.Err("query"); err != nil {
 		return answer{}, err
 	}
-	// One row more tells whether there is a next page.
+	// A row beyond the limit shows that there is a next page.
 	rows, err := load(waypost.Page{After: r.page.After, Limit: r.page.Limit + 1})
 	if err != nil {
 		return answer{}, err

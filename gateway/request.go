@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -58,17 +57,13 @@ func requestOf(c *fiber.Ctx) *request {
 	return r
 }
 
-// newRequest copies what the checks need out of the connection's buffers. bodyTime is what
-// the body may take to arrive.
-func newRequest(c *fiber.Ctx, bodyTime time.Duration) (*request, error) {
+// newRequest copies what the checks need out of the connection's buffers.
+func (a *api) newRequest(c *fiber.Ctx) (*request, error) {
 	h := &c.Request().Header
-	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: newWire(c, bodyTime)}
+	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: a.newWire(c)}
 	r.path, r.query, _ = strings.Cut(string(h.RequestURI()), "?")
-	var err error
-	r.headers, err = readHeaders(string(h.RawHeaders()))
-	if err == nil {
-		err = r.checkFraming()
-	}
+	r.headers = readHeaders(string(h.RawHeaders()))
+	err := r.checkBodiless()
 	if err != nil {
 		return r, err
 	}
@@ -99,10 +94,13 @@ func (r *request) sent(name string) bool {
 }
 
 // minimal tells whether the client does without the object in the answer (RFC 7240).
-func (r *request) minimal() bool {
+func (r *request) minimal() bool { return r.prefersReturn("minimal") }
+
+// prefersReturn tells whether the client's preference return is this one.
+func (r *request) prefersReturn(want string) bool {
 	for preference := range strings.SplitSeq(r.header("Prefer"), ",") {
 		if name, value, _ := strings.Cut(preference, "="); strings.EqualFold(strings.TrimSpace(name), "return") {
-			return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "minimal")
+			return strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), want)
 		}
 	}
 	return false
@@ -111,82 +109,32 @@ func (r *request) minimal() bool {
 // param returns a part of the path; it is never decoded.
 func (r *request) param(name string) string { return r.c.Params(name) }
 
-// readHeaders splits raw header lines. Fiber keeps one Host and one Content-Type
-// of several, and joins folded lines; here both are seen.
-func readHeaders(raw string) ([]signature.Header, error) {
+// readHeaders splits raw header lines, which package listen has checked. Fiber keeps one Host and one Content-Type
+// of several; here both are seen.
+func readHeaders(raw string) []signature.Header {
 	var headers []signature.Header
-	for line := range strings.Lines(raw) {
-		line, ended := strings.CutSuffix(line, "\r\n")
-		if !ended { // a proxy may see no end there
-			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line ends with LF alone; end each with CRLF")
+	for line := range strings.SplitSeq(raw, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			headers = append(headers, signature.Header{Name: name, Value: strings.Trim(value, " \t")})
 		}
-		if line == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(line, ":")
-		if !ok || name == "" || strings.ContainsFunc(name, notInName) || strings.ContainsFunc(value, notInValue) {
-			return nil, waypost.Errorf(waypost.CodeBadRequest, "", "a header line is malformed: it must be a name, a colon without a blank before it, and a value without control characters, all on one line")
-		}
-		headers = append(headers, signature.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
-	return headers, nil
+	return headers
 }
 
-// notInName and notInValue tell which characters a header must not have (RFC 9110, section 5).
-func notInName(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
-}
-
-func notInValue(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// checkHost refuses a request that names no host, or several: two servers could take it
-// for two different ones (RFC 9112, section 3.2).
+// checkHost refuses a request of HTTP/1.0 without a host; package listen has refused all others.
 func (r *request) checkHost() error {
-	host, n := r.signed().Header(fiber.HeaderHost)
-	switch {
-	case n != 1:
-		return waypost.Errorf(waypost.CodeBadRequest, fiber.HeaderHost, "the request must have one header Host, not %d", n)
-	case !isHost(host):
-		return waypost.Errorf(waypost.CodeBadRequest, fiber.HeaderHost, "Host must be a name or an address, with a port or none, such as api.example.com:8443")
+	if !r.sent(fiber.HeaderHost) {
+		return waypost.Errorf(waypost.CodeBadRequest, fiber.HeaderHost, "the request must have one header Host, not none")
 	}
 	return nil
 }
 
-// isHost tells whether a Host can be one of a URL (RFC 3986, section 3.2).
-func isHost(s string) bool {
-	name, port := s, ""
-	if at := strings.LastIndexByte(s, ':'); at > strings.LastIndexByte(s, ']') {
-		name, port = s[:at], s[at+1:]
+// checkBodiless refuses bodies of GET and HEAD, which Fiber would take for the next request.
+func (r *request) checkBodiless() error {
+	if r.method != fiber.MethodGet && r.method != fiber.MethodHead {
+		return nil
 	}
-	if number, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || number == 0) {
-		return false
-	}
-	if inner, opened := strings.CutPrefix(name, "["); opened {
-		inner, closed := strings.CutSuffix(inner, "]")
-		addr, err := netip.ParseAddr(inner)
-		return closed && err == nil && addr.Is6() && addr.Zone() == ""
-	}
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"#%,/:;<>?@[\\]^`{|}", r)
-	})
-}
-
-// checkFraming refuses requests that two servers could see end in different places, and
-// bodies of GET and HEAD, which Fiber would take for the next request.
-func (r *request) checkFraming() error {
-	length, lengths := r.signed().Header("Content-Length")
-	coding, codings := r.signed().Header("Transfer-Encoding")
-	protocol := string(r.c.Request().Header.Protocol())
-	switch {
-	case protocol != "HTTP/1.1" && protocol != "HTTP/1.0":
-		return waypost.Errorf(waypost.CodeBadRequest, "", "the request must be HTTP/1.1 (or 1.0)")
-	case codings > 0 && protocol != "HTTP/1.1":
-		return waypost.Errorf(waypost.CodeBadRequest, "Transfer-Encoding", "HTTP/1.0 has no Transfer-Encoding; send Content-Length, or HTTP/1.1")
-	case lengths > 1 || codings > 1 || lengths > 0 && codings > 0:
-		return waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "the length of the body is stated twice")
-	case codings > 0 && !strings.EqualFold(coding, "chunked"):
-		return waypost.Errorf(waypost.CodeBadRequest, "Transfer-Encoding", "Transfer-Encoding can only be chunked")
-	case (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && (codings > 0 || strings.Trim(length, "0") != ""):
+	if r.sent("Transfer-Encoding") || strings.Trim(r.header("Content-Length"), "0") != "" {
 		return waypost.Errorf(waypost.CodeBadRequest, "Content-Length", "%s has no body", r.method)
 	}
 	return nil

@@ -47,10 +47,10 @@ const byToken waypost.Grant = ""
 const customFieldQuery = customFieldsPrefix + "NAME"
 
 var (
-	leadFilterQuery = []string{"leadsIds", "leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "test", "birthday", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
+	leadFilterQuery = []string{"leadsIds", "leadsGroup", "region", "name", "mobilePhone", "email", "externalId", "gender", "test", "birthday", "importId", customFieldQuery, "createdFrom", "createdTo", "updatedFrom", "updatedTo", "sort"}
 	leadListQuery   = append(slices.Clone(leadFilterQuery), pageQuery...)
 	leadExportQuery = append(slices.Clone(leadFilterQuery), "format", "bom")
-	importQuery     = []string{"mode", "dryRun"}
+	importQuery     = []string{"mode", "match", "dryRun"}
 
 	enrollmentQuery = append([]string{"journeyId", "version", "nodeId", "status", "leadsId", "launchId", "from", "to", "sort"}, pageQuery...)
 
@@ -147,6 +147,7 @@ var routes = []route{
 	{"POST", "/v1/enrollments/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseEnrollment},
 	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeEnrollment)},
 	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelEnrollment)},
+	{"PATCH", "/v1/launches/:id", waypost.GrantJourneysRun, jsonBody, nil, (*api).patchLaunch},
 	{"POST", "/v1/launches/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseLaunch},
 	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeLaunch)},
 	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelLaunch)},

@@ -26,6 +26,7 @@ const (
 type importForm struct {
 	media, charset string
 	mode           waypost.ImportMode
+	match          waypost.ImportMatch
 	phoneRegion    string
 }
 
@@ -247,6 +248,7 @@ func newListRows(in io.Reader) *listRows {
 
 const leadsMember = "leads"
 
+// next returns io.EOF after the last lead. One that is too long is a fault of its row only.
 func (l *listRows) next() (waypost.ImportRow, error) {
 	if !l.inner {
 		if err := l.begin(); err != nil {

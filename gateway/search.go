@@ -62,10 +62,7 @@ func (a *api) searchArticles(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans, err := ok(answerSearch(result))
-	// Titles and links can be any text: no browser must take the answer for a page.
-	ans.headers = map[string]string{"X-Content-Type-Options": "nosniff"}
-	return ans, err
+	return ok(answerSearch(result))
 }
 
 // apiPrefix is where answers have the envelope.

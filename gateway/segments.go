@@ -24,6 +24,8 @@ type Segments interface {
 	// CountCondition is CountSegment for a condition that no segment has, and refuses what
 	// CreateSegment refuses.
 	CountCondition(ctx context.Context, sc waypost.Scope, when string, n int) (waypost.SegmentCount, error)
+	// CheckCondition refuses what CountCondition refuses, and counts nothing.
+	CheckCondition(ctx context.Context, sc waypost.Scope, when string) error
 	// SegmentMembers lists them in the order of their leadsId; a lead's place is its leadsId.
 	SegmentMembers(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) ([]waypost.Lead, error)
 	// MissingSegments returns those of ids that there is no segment for.
@@ -53,22 +55,33 @@ func answerSegment(s waypost.Segment) segmentAnswer {
 	return segmentAnswer{s.ID, s.Name, s.When, stamp(s.CreatedAt), stamp(s.UpdatedAt)}
 }
 
+// segmentDetail is a segment with what it would be refused for if it were written now.
+type segmentDetail struct {
+	segmentAnswer
+	Problems waypost.Problems `json:"problems"`
+}
+
 // decodeSegment reads and checks a segment, but for what the stage must have.
 func decodeSegment(r *request) (s waypost.Segment, err error) {
 	var body segmentBody
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		s.Name, s.When = body.Name, body.When
-		before := len(*p)
-		if p.AddAll(s.Validate()); len(*p) == before {
-			compileWhen(p, s.When)
-		}
+		checkSegment(p, s)
 	})
 	return s, err
 }
 
+// checkSegment reports what is wrong with a segment, but for what the stage must have.
+func checkSegment(p *waypost.Problems, s waypost.Segment) {
+	before := len(*p)
+	if p.AddAll(s.Validate()); len(*p) == before {
+		compileWhen(p, s.When)
+	}
+}
+
 // compileWhen reports what is wrong with a condition, but for what the stage must have.
 func compileWhen(p *waypost.Problems, when string) {
-	if _, err := journey.CompileSegment(when); err != nil {
+	if err := journey.CheckSegment(when); err != nil {
 		p.Add(waypost.DetailInvalidFormat, "when", "%s", err)
 	}
 }
@@ -93,7 +106,18 @@ func (a *api) listSegments(ctx context.Context, r *request) (answer, error) {
 
 func (a *api) showSegment(ctx context.Context, r *request) (answer, error) {
 	s, err := a.Segments.Segment(ctx, r.scope, r.param("id"))
-	return resourceWith(s, err, answerSegment)
+	ans, err := resourceWith(s, err, answerSegment)
+	if err != nil {
+		return answer{}, err
+	}
+	var p waypost.Problems
+	checkSegment(&p, s)
+	if err = p.Err(""); err == nil {
+		err = a.Segments.CheckCondition(ctx, r.scope, s.When)
+	}
+	problems, err := problemsOf(err)
+	ans.body = segmentDetail{answerSegment(s), problems} // the ETag stays the segment's
+	return ans, err
 }
 
 // matchSegment compares If-Match with a segment.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/gateway"
 )
 
 func (f *fixture) newSegment(when string) string {
@@ -30,7 +31,7 @@ func TestSegments(t *testing.T) {
 		t.Errorf("the same request: %s", again.raw)
 	}
 	path := "/v1/segments/" + id
-	if got := f.get(path).expect(t, 200); got.raw != created.raw {
+	if got := f.get(path).expect(t, 200); got.sound(t) != created.raw || got.header.Get("ETag") != created.header.Get("ETag") {
 		t.Errorf("GET %s", got.raw)
 	}
 	if got := f.get("/v1/segments").expect(t, 200); got.raw != `{"items":[`+created.raw+`],"nextCursor":null}` {
@@ -181,10 +182,143 @@ func TestConditionsOfTheRecord(t *testing.T) {
 	if a := f.send("DELETE", "/v1/segments/"+g, "").fault(t, 409, "Conflict"); !strings.Contains(a.raw, "journey "+id) {
 		t.Errorf("a segment that is used: %s", a.raw)
 	}
-	if a := f.send("POST", "/v1/journeys/"+id+"/copy", `{"stage":"test"}`).expect(t, 201); !strings.Contains(a.raw, "a condition names "+g) {
+	if a := f.send("POST", "/v1/journeys/"+id+"/copy", `{"stage":"test"}`).expect(t, 201); !strings.Contains(a.raw, `"target":"nodes[0].cases[0].when","message":"names `+g) {
 		t.Errorf("a copy: %s", a.raw)
 	}
 	absent := strings.NewReplacer(g, waypost.NewID(waypost.PrefixSegment, f.clock.Now()), id, waypost.NewID(waypost.PrefixJourney, f.clock.Now())).Replace(definition)
 	f.send("PUT", "/v1/journeys/"+id, absent).expect(t, 200)
-	f.send("POST", "/v1/journeys/"+id+"/publish", "").fault(t, 400, "BadRequest", "OutOfRange nodes[0]", "OutOfRange nodes[0]", "OutOfRange nodes[3]")
+	f.send("POST", "/v1/journeys/"+id+"/publish", "").fault(t, 400, "BadRequest", "OutOfRange nodes[0].cases[0].when", "OutOfRange nodes[0].cases[0].when", "OutOfRange nodes[3].cases[0].when")
+}
+
+// A condition that asks for more of events than is kept is refused where it is written: in a segment, a
+// count, and as a journey is published.
+func TestEventsTooFarBack(t *testing.T) {
+	t.Parallel()
+	ages := waypost.EventAges{Events: 90 * waypost.EventDay, Counts: 3 * 365 * waypost.EventDay}
+	f := newFixture(t, func(o *gateway.Options) { o.EventAges = ages })
+	f.store.SetEventAges(ages)
+	for when, setting := range map[string]string{
+		`events('buy').last().amount > 5`:                 "WAYPOST_RETENTION_EVENTS",
+		`events('buy', duration('2161h')).count() > 0`:    "WAYPOST_RETENTION_EVENTS",
+		`events('buy', duration('26304h')).count() == 0`:  "WAYPOST_RETENTION_EVENT_COUNTS",
+		`events('buy').exists(e, e.amount > 5)`:           "duration(\\\"2160h\\\")",
+		`events('buy', duration('26280h')).count() == 0`:  "",
+		`events('buy').count() == 0`:                      "",
+		`events('buy', duration('P90D')).last().amount>5`: "",
+	} {
+		draft := fmt.Sprintf(`{"name":"J","start":"a","nodes":[{"id":"a","type":"branch","cases":[{"when":%q,"next":"b"}]},{"id":"b","type":"exit"}]}`, when)
+		journeyID := f.send("POST", "/v1/journeys", draft).expect(t, 201).str(t, "id")
+		if setting == "" {
+			f.send("POST", "/v1/segments", fmt.Sprintf(`{"name":"s","when":%q}`, when)).expect(t, 201)
+			f.send("POST", "/v1/leads/count", fmt.Sprintf(`{"when":%q}`, when)).expect(t, 200)
+			f.send("POST", "/v1/journeys/"+journeyID+"/publish", "").expect(t, 201)
+			continue
+		}
+		for _, a := range []answer{
+			f.send("POST", "/v1/segments", fmt.Sprintf(`{"name":"s","when":%q}`, when)).fault(t, 400, "BadRequest", "OutOfRange when"),
+			f.send("POST", "/v1/leads/count", fmt.Sprintf(`{"when":%q}`, when)).fault(t, 400, "BadRequest", "OutOfRange when"),
+			f.send("POST", "/v1/journeys/"+journeyID+"/publish", "").fault(t, 400, "BadRequest", "OutOfRange nodes[0].cases[0].when"),
+		} {
+			if !strings.Contains(a.raw, setting) {
+				t.Errorf("%s: %s", when, a.raw)
+			}
+		}
+	}
+}
+
+// What was stored before a check goes on, and tells on its own what it would be refused for now: by a
+// shorter retention of events, and by the types of fields, which the store does not check.
+func TestStoredProblems(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	publish := func(when string) string {
+		return f.publishedJourney(fmt.Sprintf(
+			`{"name":"J","start":"a","nodes":[{"id":"a","type":"branch","cases":[{"when":%q,"next":"b"}]},{"id":"b","type":"exit"}]}`, when))
+	}
+	lead := f.newLead("Ada")
+	f.send("POST", "/v1/events", fmt.Sprintf(`{"eventId":"1","name":"buy","leadsId":%d,"properties":{"amount":7}}`, lead)).expect(t, 202)
+	const far, male = `events("buy").last().amount > 5`, `lead.gender == "male"`
+	farSegment, farJourney := f.newSegment(far), publish(far)
+	scope := waypost.Scope{Org: f.app.Org, Stage: waypost.StageRelease}
+	stored, err := f.store.CreateSegment(t.Context(), scope, waypost.Segment{Name: "men", When: male})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := fmt.Sprintf(`{"name":"M","start":"a","nodes":[{"id":"a","type":"branch","cases":[{"when":%q,"next":"b"}]},{"id":"b","type":"exit"}]}`, male)
+	j, err := f.store.CreateJourney(t.Context(), scope, "M", []byte(definition))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "M", Hash: "m", Definition: []byte(definition)}); err != nil {
+		t.Fatal(err)
+	}
+	// A member that a later version of Waypost knows, or an earlier one did.
+	unknown := strings.Replace(definition, `"name":"M",`, `"name":"M","mood":"blue",`, 1)
+	u, err := f.store.CreateJourney(t.Context(), scope, "M", []byte(definition))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.PublishJourney(t.Context(), scope, u.ID, waypost.Publication{Name: "M", Hash: "u", Definition: []byte(unknown)}); err != nil {
+		t.Fatal(err)
+	}
+	draft := f.send("POST", "/v1/journeys", definition).expect(t, 201).str(t, "id")
+
+	before := map[string]answer{}
+	for _, path := range []string{"/v1/segments/" + farSegment, "/v1/journeys/" + farJourney, "/v1/journeys/" + farJourney + "/versions/1", "/v1/journeys/" + draft} {
+		before[path] = f.get(path).expect(t, 200)
+		before[path].sound(t)
+	}
+
+	ages := waypost.EventAges{Events: 90 * waypost.EventDay, Counts: 3 * 365 * waypost.EventDay}
+	f.store.SetEventAges(ages)
+	f.options.EventAges = ages
+	f.addr = f.serve()
+	for path, want := range map[string]string{
+		"/v1/segments/" + farSegment:                 "OutOfRange when: WAYPOST_RETENTION_EVENTS",
+		"/v1/journeys/" + farJourney:                 "OutOfRange nodes[0].cases[0].when: WAYPOST_RETENTION_EVENTS",
+		"/v1/journeys/" + farJourney + "/versions/1": "OutOfRange nodes[0].cases[0].when: WAYPOST_RETENTION_EVENTS",
+		"/v1/segments/" + stored.ID:                  "InvalidFormat when: write lead.gender == 1",
+		"/v1/journeys/" + j.ID:                       "InvalidFormat nodes[0].cases[0].when: write lead.gender == 1",
+		"/v1/journeys/" + j.ID + "/versions/1":       "InvalidFormat nodes[0].cases[0].when: write lead.gender == 1",
+		"/v1/journeys/" + u.ID:                       "UnknownField mood: ",
+		"/v1/journeys/" + draft:                      "",
+		"/v1/segments/" + f.newSegment("lead.test"):  "",
+		"/v1/journeys/" + publish("lead.test"):       "",
+	} {
+		a := f.get(path).expect(t, 200)
+		if want == "" {
+			a.sound(t)
+			continue
+		}
+		problems, _ := a.json["problems"].([]any)
+		if len(problems) != 1 {
+			t.Errorf("%s: %s", path, a.raw)
+			continue
+		}
+		problem := problems[0].(map[string]any)
+		where, says, _ := strings.Cut(want, ": ")
+		if fmt.Sprint(problem["code"], " ", problem["target"]) != where || !strings.Contains(problem["message"].(string), says) {
+			t.Errorf("%s: %v, want %s", path, problem, want)
+		}
+		if tag := before[path].header.Get("ETag"); tag != "" && tag != a.header.Get("ETag") {
+			t.Errorf("%s: another ETag", path)
+		}
+	}
+	for _, list := range []string{"/v1/segments", "/v1/journeys"} {
+		if a := f.get(list).expect(t, 200); strings.Contains(a.raw, `"problems"`) {
+			t.Errorf("%s: %s", list, a.raw)
+		}
+	}
+
+	// It goes on, and can be changed by what it was read as.
+	if a := f.get("/v1/segments/"+farSegment+"/count").expect(t, 200); a.json["count"] != 1.0 {
+		t.Errorf("the segment counts %s", a.raw)
+	}
+	f.get("/v1/segments/"+stored.ID+"/count").expect(t, 200)
+	f.send("POST", "/v1/journeys/"+farJourney+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202)
+	f.do(call{
+		method: "PUT", target: "/v1/segments/" + farSegment, body: `{"name":"n","when":"events(\"buy\").count() > 0"}`,
+		headers: map[string]string{"If-Match": before["/v1/segments/"+farSegment].header.Get("ETag")},
+	}).expect(t, 200)
+	f.get("/v1/segments/"+farSegment).expect(t, 200).sound(t)
 }

@@ -104,17 +104,30 @@ func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, err
 	return c, nil
 }
 
-// recordsOf reads what the conditions ask of the records of leads. Simulated events come
-// to the real ones, so all of these are read.
-func (a *api) recordsOf(ctx context.Context, r *request, c choice, leads []int64, now time.Time) (map[int64]*waypost.LeadRecord, error) {
+// recordsOf reads what the conditions ask of the records of leads, and the segments that they ask for.
+// Simulated events come to the real ones, so all of these are read.
+func (a *api) recordsOf(
+	ctx context.Context, r *request, c choice, leads []int64, now time.Time,
+) (records map[int64]*waypost.LeadRecord, rules map[string]waypost.SegmentRule, err error) {
 	needs := c.AllNeeds()
 	if needs.None() || len(leads) == 0 {
-		return nil, nil
+		return nil, nil, nil
+	}
+	if len(needs.Segments) > 0 {
+		if rules, err = a.Leads.SegmentRules(ctx, r.scope, needs.Segments); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, rule := range rules {
+		needs.Add(rule.Needs(true))
 	}
 	for i := range needs.Events {
-		needs.Events[i].Use = waypost.EventAll
+		if !a.EventAges.Far(needs.Events[i].Window) {
+			needs.Events[i].Use = waypost.EventAll
+		}
 	}
-	return a.Leads.LeadRecords(ctx, r.scope, leads, needs, now)
+	records, err = a.Leads.LeadRecords(ctx, r.scope, leads, needs, now)
+	return records, rules, err
 }
 
 // placeholder stands where ids will be that are minted when a journey really runs.

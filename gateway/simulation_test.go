@@ -128,3 +128,27 @@ func TestSampled(t *testing.T) {
 		t.Error("there is nobody")
 	}
 }
+
+// A check of what is stored has no list for lack of time, an empty one if it found nothing, and fails
+// only for what is no refusal.
+func TestProblemsOf(t *testing.T) {
+	t.Parallel()
+	var found waypost.Problems
+	found.Add(waypost.DetailOutOfRange, "when", "no")
+	for _, tt := range []struct {
+		refused error
+		want    string
+	}{
+		{nil, "[]"},
+		{found.Err("when"), `[{"code":"OutOfRange","target":"when","message":"no"}]`},
+		{waypost.Errorf(waypost.CodeServiceUnavailable, "", "busy"), "null"},
+	} {
+		problems, err := problemsOf(tt.refused)
+		if got, _ := encode(problems); err != nil || string(got) != tt.want {
+			t.Errorf("%v: %s, %v, want %s", tt.refused, got, err, tt.want)
+		}
+	}
+	if _, err := problemsOf(errors.New("the database is away")); err == nil {
+		t.Error("a failure is no answer")
+	}
+}

@@ -3,8 +3,10 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"waypost"
@@ -14,7 +16,7 @@ import (
 // statisticsAnswer is what the enrollments of a journey did, and where they stand.
 type statisticsAnswer struct {
 	JourneyID string `json:"journeyId"`
-	Version   *int   `json:"version"` // nil: all together
+	Version   *int   `json:"version"` // nil: all versions
 	countsAnswer
 	Series []seriesAnswer `json:"series"` // nil without every
 }
@@ -29,6 +31,7 @@ type countsAnswer struct {
 	Enrollments  enrollmentsAnswer  `json:"enrollments"`
 	ControlGroup *controlGroupCount `json:"controlGroup"` // nil without one, or without a goal
 	Lift         *liftAnswer        `json:"lift"`         // nil without a control group
+	SampleRatio  *ratioAnswer       `json:"sampleRatio"`  // nil without a control group
 }
 
 type nodeAnswer struct {
@@ -43,14 +46,23 @@ type nodeAnswer struct {
 	Skipped   int    `json:"skipped"`
 	// SkippedFor has, by waypost.SkipReasons, the messages among Skipped.
 	SkippedFor map[string]int `json:"skippedFor"`
-	Edges      []edgeAnswer   `json:"edges"`
-	// Of a split in a journey with a goal.
-	Arms   []armAnswer   `json:"arms,omitempty"`
-	Winner *winnerAnswer `json:"winner,omitempty"`
+	// Edges are the ways that led to another node, Ends those that ended the journey.
+	Edges []edgeAnswer `json:"edges"`
+	Ends  []endAnswer  `json:"ends"`
+	// Arms and the next two are there for a split in a journey with a goal.
+	Arms        []armAnswer      `json:"arms,omitempty"`
+	SampleRatio *armsRatioAnswer `json:"sampleRatio,omitempty"` // of the arms
+	Winner      *winnerAnswer    `json:"winner,omitempty"`
 }
 
 type edgeAnswer struct {
 	Next  string `json:"next"`
+	Way   string `json:"way"`
+	Count int    `json:"count"`
+}
+
+type endAnswer struct {
+	Way   string `json:"way"`
 	Count int    `json:"count"`
 }
 
@@ -87,6 +99,8 @@ func countedEnrollments(c waypost.Counts) enrollmentsAnswer {
 // maxPoints bounds the intervals of a series.
 const maxPoints = 1000
 
+// showStatistics answers from folded counts, which are seconds behind. Without from, a span begins
+// with the journey.
 func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 	version := int(r.integer("version", 1, 1<<31-1, 0))
 	every := r.every()
@@ -118,11 +132,12 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	var since time.Time
 	if !from.IsZero() || !to.IsZero() {
-		st.Versions = within(st.Series)
+		st.Versions, since = within(st.Series), q.From
 	}
 	ans := statisticsAnswer{JourneyID: j.ID, Version: orNull(version)}
-	if ans.countsAnswer, err = c.answer(ctx, st.Versions, true); err != nil {
+	if ans.countsAnswer, err = c.answer(ctx, st.Versions, since, true); err != nil {
 		return answer{}, err
 	}
 	if every == "" {
@@ -131,7 +146,7 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 	ans.Series = make([]seriesAnswer, len(st.Series))
 	for i, point := range st.Series {
 		ans.Series[i].From = stamp(point.From)
-		if ans.Series[i].countsAnswer, err = c.answer(ctx, point.Versions, false); err != nil {
+		if ans.Series[i].countsAnswer, err = c.answer(ctx, point.Versions, point.From, false); err != nil {
 			return answer{}, err
 		}
 	}
@@ -213,10 +228,11 @@ type counter struct {
 	contests map[string]waypost.Winner // of the version that is shown, by node
 }
 
-// answer adds up the versions. whole says that nodes without counts belong to it.
-func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, whole bool) (countsAnswer, error) {
+// answer adds up the versions, of a time that begins with since; zero is all time. whole says that
+// nodes without counts belong to it.
+func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, since time.Time, whole bool) (countsAnswer, error) {
 	var sum waypost.Counts
-	sending, arms := map[string]int{}, map[string][]waypost.GoalCounts{}
+	sending, arms, apart := map[string]int{}, map[string][]waypost.GoalTally{}, map[string]bool{}
 	for version, counts := range versions {
 		sum.Add(counts, 1)
 		definition, err := c.definition(ctx, c.scope, c.journey.ID, version)
@@ -227,24 +243,28 @@ func (c *counter) answer(ctx context.Context, versions map[int]*waypost.Counts, 
 			if node, ok := definition.Node(id); ok && node.Type == journey.Touchpoint {
 				sending[id] += n.Running
 			} else if ok && c.sameArms(node) {
-				arms[id] = addArms(arms[id], len(node.Arms), n)
+				arms[id] = sumArms(arms[id], len(node.Arms), n)
 			}
 		}
+		c.findApart(apart, definition, counts)
 	}
 	ans := countsAnswer{
 		Nodes:       []nodeAnswer{},
 		Enrollments: countedEnrollments(sum),
 	}
-	c.addGoal(&ans, sum)
+	c.addGoal(&ans, &sum, since)
 	for _, id := range c.nodes(sum, whole) {
 		n := sum.Node(id)
 		skipped := map[string]int{}
 		maps.Copy(skipped, n.SkippedFor)
-		ans.Nodes = append(ans.Nodes, nodeAnswer{
+		edges, ends := c.edges(id, n, whole)
+		node := nodeAnswer{
 			NodeID: id, Entered: n.Entered, Standing: n.Waiting + n.Running + n.Deferred, Waiting: n.Waiting, Sending: sending[id], Deferred: n.Deferred,
-			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, SkippedFor: skipped, Edges: c.edges(id, n, whole),
-			Arms: c.arms(id, arms[id], sum.Control, whole), Winner: c.contest(id, whole),
-		})
+			Delivered: n.Delivered, Failed: n.Failed, Skipped: n.Skipped, SkippedFor: skipped, Edges: edges, Ends: ends,
+			Winner: c.contest(id, whole),
+		}
+		c.addArms(&node, arms[id], &sum, since, whole, !apart[id])
+		ans.Nodes = append(ans.Nodes, node)
 	}
 	return ans, nil
 }
@@ -259,36 +279,41 @@ func (c *counter) nodes(sum waypost.Counts, whole bool) []string {
 			}
 		}
 	}
-	return c.arranged(ids, maps.Keys(sum.Nodes))
+	return arranged(ids, maps.Keys(sum.Nodes), c.ordered, strings.Compare)
 }
 
-// edges are those of a node, as nodes lists nodes.
-func (c *counter) edges(id string, counted *waypost.NodeCounts, whole bool) []edgeAnswer {
-	var known []string
+// edges are the ways on from a node, and those that end the journey, as nodes lists nodes.
+func (c *counter) edges(id string, counted *waypost.NodeCounts, whole bool) ([]edgeAnswer, []endAnswer) {
+	var known []waypost.Edge
 	if c.shown != nil {
 		n, _ := c.shown.Node(id)
-		for _, next := range n.Targets() {
-			if _, taken := counted.Edges[next]; taken || whole {
-				known = append(known, next)
+		for _, e := range n.Ways() {
+			if _, taken := counted.Edges[e]; (taken || whole) && !slices.Contains(known, e) {
+				known = append(known, e)
 			}
 		}
 	}
-	edges := []edgeAnswer{}
-	for _, next := range c.arranged(known, maps.Keys(counted.Edges)) {
-		edges = append(edges, edgeAnswer{next, counted.Edges[next]})
-	}
-	return edges
-}
-
-// arranged adds to known ids those that are not among them.
-func (c *counter) arranged(known []string, all func(yield func(string) bool)) []string {
-	for _, id := range slices.Sorted(all) {
-		if !slices.Contains(known, id) {
-			known = append(known, id)
+	edges, ends := []edgeAnswer{}, []endAnswer{}
+	for _, e := range arranged(known, maps.Keys(counted.Edges), c.ordered, waypost.Edge.Compare) {
+		if count := counted.Edges[e]; e.Next == "" {
+			ends = append(ends, endAnswer{e.Way, count})
+		} else {
+			edges = append(edges, edgeAnswer{e.Next, e.Way, count})
 		}
 	}
-	if !c.ordered {
-		slices.Sort(known)
+	return edges, ends
+}
+
+// arranged adds to known ones those that are not among them; without ordered all are in the order
+// of compare.
+func arranged[T comparable](known []T, all iter.Seq[T], ordered bool, compare func(a, b T) int) []T {
+	for _, x := range slices.SortedFunc(all, compare) {
+		if !slices.Contains(known, x) {
+			known = append(known, x)
+		}
+	}
+	if !ordered {
+		slices.SortFunc(known, compare)
 	}
 	return known
 }

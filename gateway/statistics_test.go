@@ -31,22 +31,23 @@ func TestStatistics(t *testing.T) {
 		{"id":"end","type":"exit"}]}`
 	draft := f.send("POST", "/v1/journeys", definition).expect(t, 201).str(t, "id")
 	path := "/v1/journeys/" + draft + "/statistics"
-	const nothing = `"nodes":[],"enrollments":{"entered":0,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"series":null}`
+	const nothing = `"nodes":[],"enrollments":{"entered":0,"completed":0,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"sampleRatio":null,"series":null}`
 	if a := f.get(path).expect(t, 200); a.raw != `{"journeyId":"`+draft+`","version":null,`+nothing {
 		t.Errorf("of a draft: %s", a.raw)
 	}
 	f.get(path+"?version=1").fault(t, 404, "NotFound")
 	f.send("POST", "/v1/journeys/"+draft+"/publish", "").expect(t, 201)
 	zeros := func(node string, edges ...string) string {
-		for i, next := range edges {
-			edges[i] = `{"next":"` + next + `","count":0}`
+		for i, edge := range edges {
+			next, way, _ := strings.Cut(edge, " ")
+			edges[i] = `{"next":"` + next + `","way":"` + way + `","count":0}`
 		}
-		return `{"nodeId":"` + node + `","entered":0,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[` + strings.Join(edges, ",") + `]}`
+		return `{"nodeId":"` + node + `","entered":0,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[` + strings.Join(edges, ",") + `],"ends":[]}`
 	}
-	if a := f.get(path+"?version=1").expect(t, 200); !strings.Contains(a.raw, `"version":1,"nodes":[`+zeros("hello", "wait", "end")+","+zeros("wait", "end")+","+zeros("end")+"]") {
+	if a := f.get(path+"?version=1").expect(t, 200); !strings.Contains(a.raw, `"version":1,"nodes":[`+zeros("hello", "wait next", "end onFailure")+","+zeros("wait", "end next")+","+zeros("end")+"]") {
 		t.Errorf("of nobody: %s", a.raw)
 	}
-	if a := f.get(path).expect(t, 200); !strings.Contains(a.raw, `"nodes":[`+zeros("end")+","+zeros("hello", "end", "wait")+",") {
+	if a := f.get(path).expect(t, 200); !strings.Contains(a.raw, `"nodes":[`+zeros("end")+","+zeros("hello", "end onFailure", "wait next")+",") {
 		t.Errorf("of nobody, of all versions: %s", a.raw)
 	}
 
@@ -59,14 +60,14 @@ func TestStatistics(t *testing.T) {
 	f.record(ids[0], waypost.EnrollmentRunning, "hello", entered)
 	f.record(ids[1], waypost.EnrollmentRunning, "hello", entered, waypost.TimelineEntry{Seq: 2, NodeID: "hello", What: waypost.WhatDeferred})
 	for _, id := range ids[2:4] {
-		f.record(id, waypost.EnrollmentWaiting, "wait", entered, waypost.TimelineEntry{Seq: 2, NodeID: "hello", What: waypost.WhatSent, Next: "wait"},
+		f.record(id, waypost.EnrollmentWaiting, "wait", entered, waypost.TimelineEntry{Seq: 2, NodeID: "hello", What: waypost.WhatSent, Next: "wait", Way: waypost.WayNext},
 			waypost.TimelineEntry{Seq: 3, NodeID: "wait", What: waypost.WhatEntered})
 	}
 	f.send("POST", "/v1/enrollments/"+ids[4]+"/cancel", "").expect(t, 200)
-	first := `"nodes":[{"nodeId":"hello","entered":4,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":2,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"wait","count":2}%s]},` +
-		`{"nodeId":"wait","entered":2,"standing":2,"waiting":2,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[%s]}`
-	counts := `"enrollments":{"entered":5,"completed":0,"exited":0,"failed":0,"canceled":1,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null`
-	all := fmt.Sprintf(first, `,{"next":"end","count":0}`, `{"next":"end","count":0}`) + "," + zeros("end") + "]," + counts
+	first := `"nodes":[{"nodeId":"hello","entered":4,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":2,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"wait","way":"next","count":2}%s],"ends":[]},` +
+		`{"nodeId":"wait","entered":2,"standing":2,"waiting":2,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[%s],"ends":[]}`
+	counts := `"enrollments":{"entered":5,"completed":0,"exited":0,"failed":0,"canceled":1,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"sampleRatio":null`
+	all := fmt.Sprintf(first, `,{"next":"end","way":"onFailure","count":0}`, `{"next":"end","way":"next","count":0}`) + "," + zeros("end") + "]," + counts
 	for range 2 {
 		if a := f.get(path+"?version=1").expect(t, 200); !strings.Contains(a.raw, all) {
 			t.Errorf("got %s\nwant %s", a.raw, all)
@@ -77,14 +78,14 @@ func TestStatistics(t *testing.T) {
 	}
 
 	f.clock.advance(time.Hour)
-	f.record(ids[2], waypost.EnrollmentCompleted, "end", waypost.TimelineEntry{Seq: 4, NodeID: "wait", What: waypost.WhatWaited, Next: "end"},
+	f.record(ids[2], waypost.EnrollmentCompleted, "end", waypost.TimelineEntry{Seq: 4, NodeID: "wait", What: waypost.WhatWaited, Next: "end", Way: waypost.WayNext},
 		waypost.TimelineEntry{Seq: 5, NodeID: "end", What: waypost.WhatExited})
 	// The first hour as it was, and the second.
 	a := f.get(path+"?version=1&every=hour").expect(t, 200)
-	second := `{"from":"2026-01-31T13:00:00.000Z","nodes":[{"nodeId":"hello","entered":0,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]},` +
-		`{"nodeId":"wait","entered":0,"standing":1,"waiting":1,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"end","count":1}]},` +
-		`{"nodeId":"end","entered":1,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[]}],` +
-		`"enrollments":{"entered":0,"completed":1,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null}`
+	second := `{"from":"2026-01-31T13:00:00.000Z","nodes":[{"nodeId":"hello","entered":0,"standing":2,"waiting":0,"sending":1,"deferred":1,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[],"ends":[]},` +
+		`{"nodeId":"wait","entered":0,"standing":1,"waiting":1,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[{"next":"end","way":"next","count":1}],"ends":[]},` +
+		`{"nodeId":"end","entered":1,"standing":0,"waiting":0,"sending":0,"deferred":0,"delivered":0,"failed":0,"skipped":0,"skippedFor":{},"edges":[],"ends":[]}],` +
+		`"enrollments":{"entered":0,"completed":1,"exited":0,"failed":0,"canceled":0,"heldOut":0,"begun":{"event":0,"leadCreated":0,"leadChanged":0,"segment":0},"refused":0,"undecided":0,"goal":null},"controlGroup":null,"lift":null,"sampleRatio":null}`
 	if want := `"series":[{"from":"2026-01-31T12:00:00.000Z",` + fmt.Sprintf(first, "", "") + "]," + counts + "}," + second + "]}"; !strings.HasSuffix(a.raw, want) {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}

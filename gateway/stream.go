@@ -32,6 +32,12 @@ type streamReader struct {
 	cancel  context.CancelFunc
 	trailer string // its value, set before the pipe ends
 	end     func()
+
+	// The client must read least bytes (0: any number) in each window. Of the present one
+	// it has read got, for which it took spent; given is when it got the last piece.
+	least, got    int
+	window, spent time.Duration
+	given         time.Time
 }
 
 // writeStream makes the answer's stream the body of the response. What fails before
@@ -46,7 +52,8 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 	response, id := c.Response(), requestOf(c).id
 	ctx, cancel := context.WithTimeout(context.Background(), streamTime)
 	reader, writer := io.Pipe()
-	s := &streamReader{in: bufio.NewReaderSize(reader, streamBuffer), conn: c.Context().Conn(), pipe: reader, cancel: cancel}
+	s := &streamReader{in: bufio.NewReaderSize(reader, streamBuffer), conn: c.Context().Conn(), pipe: reader, cancel: cancel,
+		least: leastOf(a.LeastRate, a.window), window: a.window}
 	go func() {
 		w := bufio.NewWriterSize(writer, streamBuffer)
 		err := guarded(func() error { return ans.stream(ctx, w, func(value string) { s.trailer = value }) })
@@ -72,19 +79,41 @@ func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
+	if !s.given.IsZero() {
+		s.spent += time.Since(s.given)
+	}
 	n, err := s.in.Read(p)
 	if errors.Is(err, io.EOF) && s.end != nil {
 		s.end() // here: the response belongs to the goroutine that reads
 	}
 	// The server's time-out is for a whole answer; here it is for each piece of one.
-	if deadlineErr := s.conn.SetWriteDeadline(time.Now().Add(writeTime)); deadlineErr != nil && err == nil {
+	s.given = time.Now()
+	if deadlineErr := s.conn.SetWriteDeadline(s.given.Add(s.patience())); deadlineErr != nil && err == nil {
 		err = deadlineErr
 	}
+	s.got += n
 	return n, err
 }
+
+// patience is how long the client may take for the next piece.
+func (s *streamReader) patience() time.Duration {
+	if s.least == 0 {
+		return writeTime
+	}
+	if s.got >= s.least {
+		s.got, s.spent = 0, 0
+	}
+	return min(writeTime, s.window-s.spent)
+}
+
+// errSlow tells the log why an answer was cut off.
+var errSlow = errors.New("the client read more slowly than WAYPOST_LEAST_RATE, or not at all")
 
 // Close ends a stream, read to its end or not.
 func (s *streamReader) Close() error {
 	s.cancel()
+	if s.least > 0 && !s.given.IsZero() && s.spent+time.Since(s.given) >= s.window {
+		return s.pipe.CloseWithError(errSlow)
+	}
 	return s.pipe.Close()
 }

@@ -174,8 +174,10 @@ func (a *api) issueToken(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	told := map[string]any{"tenantIds": token.TenantIDs, "from": token.From, "maxAccessLevel": token.MaxAccessLevel, "expiresIn": int64(expiry / time.Second)}
-	if err := a.Audit.RecordAudit(ctx, r.by(), "token.issue", "tokens", told); err != nil {
+	if err := a.Audit.RecordAudit(ctx, r.by(), "token.issue", "tokens", map[string]any{
+		"tenantIds": token.TenantIDs, "from": token.From, "maxAccessLevel": token.MaxAccessLevel,
+		"expiresIn": int64(expiry / time.Second),
+	}); err != nil {
 		return answer{}, err
 	}
 	return ok(tokenAnswer{signed, schemeBearer, int64(expiry / time.Second)})

@@ -126,16 +126,16 @@ func (a *api) testJourney(ctx context.Context, r *request) (answer, error) {
 
 // sendTrial sends a test message, past the limits of its webhook, and answers with what it came
 // to. The audit log has it before it goes out.
-func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, action, target string, told any, t trial) (answer, error) {
+func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, action, target string, details any, t trial) (answer, error) {
 	if w.Sendable(a.Now()) != nil {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s of the webhook cannot be read at the moment; set it again, or try again when its encryption key is back",
 			strings.Join(w.UnreadableAt(a.Now()).Members(), " and "))
 	}
-	if !a.trials.take(r.app.ID) {
+	if !a.trials.take(r.app) {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "other test messages still wait for their receivers; send this one again when they have ended")
 	}
-	defer a.trials.release(r.app.ID)
-	if err := a.Audit.RecordAudit(ctx, r.by(), action, target, told); err != nil {
+	defer a.trials.release(r.app)
+	if err := a.Audit.RecordAudit(ctx, r.by(), action, target, details); err != nil {
 		return answer{}, err
 	}
 	outcome, err := a.try(ctx, r, w, t)

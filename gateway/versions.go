@@ -16,7 +16,7 @@ func (a *api) listVersions(ctx context.Context, r *request) (answer, error) {
 	}, func(v waypost.JourneyVersion) string { return strconv.Itoa(v.Version) }, answerVersion)
 }
 
-// versionOf reads a version's number in a path. What is none names no version.
+// versionOf reads a version's number in a path; NotFound if it is no number.
 func versionOf(raw string) (int, error) {
 	n, err := strconv.Atoi(raw)
 	if err != nil || strconv.Itoa(n) != raw {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -209,14 +211,17 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-// readWebhook reads and checks a document, and sets what it says.
-func (a *api) readWebhook(document []byte, w *waypost.Webhook) error {
+// readWebhook reads and checks a document, and sets what it says. more adds what else is wrong with it.
+func (a *api) readWebhook(document []byte, w *waypost.Webhook, more ...func(*waypost.Problems)) error {
 	body := newWebhookBody()
 	return checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
 		body.apply(w, a.Now())
 		p.AddAll(w.Validate())
 		if strings.TrimSpace(w.URL) != "" {
 			p.AddAll(a.CheckURL(w.URL))
+		}
+		for _, check := range more {
+			check(p)
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.Params)) {
 			if template, isText := w.Params[name].(string); isText {
@@ -268,7 +273,8 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 			return err
 		}
 		setAgain(w, patch)
-		if err := a.readWebhook(document, w); err != nil {
+		err = a.readWebhook(document, w, func(p *waypost.Problems) { checkPasswordGoesAlong(p, before, *w, patch) })
+		if err != nil {
 			return err
 		}
 		return r.matchWebhook(before)
@@ -283,6 +289,28 @@ func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
 		a.Waker.Wake() // what was held back for the webhook may go out now
 	}
 	return a.webhookResource(http.StatusOK, "", w)
+}
+
+// checkPasswordGoesAlong refuses to send the stored password to another server: whoever may change a webhook
+// could read it there, and no answer tells it. The password has to be given again.
+func checkPasswordGoesAlong(p *waypost.Problems, before, after waypost.Webhook, patch map[string]any) {
+	auth, _ := patch["basicAuth"].(map[string]any)
+	if _, written := auth["password"]; written || before.BasicAuth == nil || after.BasicAuth == nil || serverOf(before.URL) == serverOf(after.URL) {
+		return
+	}
+	if before.BasicAuth.Password != "" || before.Unreadable.Password != nil {
+		p.Add(waypost.DetailNullValue, "basicAuth.password", "must be given again where url names another scheme, host or port: the one that is stored is for %s", serverOf(before.URL))
+	}
+}
+
+// serverOf is the scheme, the host and the port of a URL that was checked.
+func serverOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // setAgain takes the secrets that a patch sets or clears out of w.Unreadable.

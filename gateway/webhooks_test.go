@@ -137,6 +137,28 @@ func identity(t *testing.T, srv *httptest.Server) (certificate, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
+// Whoever may change a webhook does not get its password sent to a server of their own.
+func TestPasswordStaysWithItsServer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.send("POST", "/v1/webhooks", `{"name":"w","url":"https://crm.example.com/hook","basicAuth":{"username":"u","password":"first"}}`).expect(t, 201).str(t, "id")
+	for _, patch := range []string{
+		`{"url":"https://evil.example/hook"}`, `{"url":"http://crm.example.com/hook"}`, `{"url":"https://crm.example.com:8443/hook"}`, `{"url":"https://crm.example.com.evil.example/hook"}`,
+		`{"url":"https://evil.example/crm.example.com","basicAuth":{"username":"u"}}`, `{"url":"https://evil.example/hook","basicAuth":{"password":null}}`,
+	} {
+		a := f.send("PATCH", "/v1/webhooks/"+id, patch).fault(t, 400, "BadRequest", "NullValue basicAuth.password")
+		if strings.Contains(a.raw, "first") {
+			t.Errorf("%s: %s", patch, a.raw)
+		}
+	}
+	for _, patch := range []string{
+		`{"url":"https://CRM.example.com:443/other?x=1"}`, `{"url":"https://new.example.com/hook","basicAuth":{"password":"second"}}`, `{"name":"v","url":"https://new.example.com/hook"}`,
+		`{"url":"https://open.example.com/hook","basicAuth":null}`, `{"url":"https://elsewhere.example.com/hook"}`,
+	} {
+		f.send("PATCH", "/v1/webhooks/"+id, patch).expect(t, 200)
+	}
+}
+
 // A webhook whose secrets were encrypted with a key that is lost is shown and changed as
 // any other; nothing is sent to it until they are set again.
 func TestUnreadableSecrets(t *testing.T) {

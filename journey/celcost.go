@@ -20,7 +20,7 @@ const dateCost = 500
 type callCost struct{}
 
 // CallCost returns the price of one call.
-func (callCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+func (callCost) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	cost := uint64(1)
 	if isRecordFunction(function) { // it looks up what was read before
 		return &cost
@@ -28,10 +28,14 @@ func (callCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 
 	for _, arg := range args {
 		cost += valueCost(arg, maxCost)
 	}
+	if s, ok := result.(types.String); ok {
+		cost += valueCost(s, maxCost)
+	}
 	if function == overloads.Matches && len(args) == 2 {
 		cost += 10 * valueCost(args[0], maxCost) * valueCost(args[1], maxCost)
 	}
-	if function == dateFunction || function == overloads.TypeConvertTimestamp {
+	switch function {
+	case dateFunction, fnAnyDay, fnDaysUntil, fnDaysSince, overloads.TypeConvertTimestamp:
 		cost += dateCost
 	}
 	return &cost

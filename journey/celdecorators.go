@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
@@ -18,15 +19,19 @@ import (
 const (
 	missingValue = "missing value"
 	noOverload   = "no such overload"
+	noYear       = "a day without a year"
 )
 
 // strictNull makes a comparison with a value that is not set an error
 // (docs/contract.md, "Conditions"): `lead.gender != 1` is not true of a lead whose
 // gender is unknown. A comparison with a null that the condition itself writes
-// (`lead.gender == null`) is how one asks for it. To CEL, `lead.gender > 1` is then a
+// (`lead.gender == null`) is how one asks for it: what is not there is null too. To CEL, `lead.gender > 1` is then a
 // mistake in the types; here it is the same error, and so it is in every other call
 // that fails with a member that is not set: `date(lead.birthday) > today`.
 func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	if member, ok := i.(interpreter.InterpretableAttribute); ok {
+		return &optionalMember{member}, nil
+	}
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i, nil
@@ -35,14 +40,14 @@ func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) 
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
 		return onTwo(call, func(l, r ref.Val) ref.Val { return ordered(function, l, r) }), nil
 	case operators.Equals, operators.NotEquals:
-		if slices.ContainsFunc(call.Args(), isNull) {
-			return i, nil
+		if other := slices.IndexFunc(call.Args(), isNull); other >= 0 {
+			return comparedWithNull(call, call.Args()[1-other], function == operators.Equals), nil
 		}
 		return onTwo(call, func(l, r ref.Val) ref.Val {
 			if (l == types.NullValue) != (r == types.NullValue) {
 				return types.NewErr(missingValue)
 			}
-			return types.Bool((types.Equal(l, r) == types.True) == (function == operators.Equals))
+			return types.Bool((types.Equal(instant(l), instant(r)) == types.True) == (function == operators.Equals))
 		}), nil
 	}
 	return &changedCall{call, func(vars interpreter.Activation) ref.Val {
@@ -53,6 +58,52 @@ func strictNull(i interpreter.Interpretable) (interpreter.Interpretable, error) 
 		}
 		return v
 	}}, nil
+}
+
+// optionalMember is a member of which x.?y is none where it is null, as it is where it is not there.
+type optionalMember struct {
+	interpreter.InterpretableAttribute
+}
+
+// Eval evaluates the member.
+func (m *optionalMember) Eval(vars interpreter.Activation) ref.Val {
+	v := m.InterpretableAttribute.Eval(vars)
+	if optional, ok := v.(*types.Optional); ok && optional.HasValue() && optional.GetValue() == types.NullValue {
+		return types.OptionalNone
+	}
+	return v
+}
+
+// comparedWithNull is whether an argument is null, if want says so, or is not.
+func comparedWithNull(call interpreter.InterpretableCall, arg interpreter.Interpretable, want bool) *changedCall {
+	return &changedCall{call, func(vars interpreter.Activation) ref.Val {
+		v := arg.Eval(vars)
+		if optional, ok := v.(*types.Optional); ok {
+			v = types.NullValue
+			if optional.HasValue() {
+				v = optional.GetValue()
+			}
+		}
+		null := v == types.NullValue
+		if err, failed := v.(*types.Err); failed {
+			_, member := arg.(interpreter.InterpretableAttribute)
+			null = member && isAbsent(err)
+			if !null && !strings.HasPrefix(err.Error(), errOverflow) { // such a number is there
+				return v
+			}
+		} else if types.IsUnknown(v) {
+			return v
+		}
+		return types.Bool(null == want)
+	}}
+}
+
+// absent are the beginnings of CEL's texts of errors for a member that is not there: of an object, of a
+// variable, of what is no object, and of a list.
+var absent = []string{"no such key", "no such attribute", noOverload, "index out of bounds"}
+
+func isAbsent(err *types.Err) bool {
+	return slices.ContainsFunc(absent, func(text string) bool { return strings.HasPrefix(err.Error(), text) })
 }
 
 // changedCall is a call that is evaluated in another way than CEL's own.
@@ -101,6 +152,7 @@ func ordered(operator string, l, r ref.Val) ref.Val {
 	if l == types.NullValue || r == types.NullValue {
 		return types.NewErr(missingValue)
 	}
+	l, r = instant(l), instant(r)
 	comparer, ok := l.(traits.Comparer)
 	if !ok {
 		return types.NewErr(noOverload)

@@ -62,7 +62,7 @@ func numberFunctions() []cel.EnvOption {
 		texts = append(texts, unary(name+"_to_string", t, text, toText))
 	}
 	negate := func(v ref.Val) ref.Val { return finite(-v.(types.Double)) }
-	seconds := func(v ref.Val) ref.Val { return types.Double(v.(types.Timestamp).Unix()) }
+	seconds := func(v ref.Val) ref.Val { return types.Double(timeOf(v).Unix()) }
 	nanoseconds := func(v ref.Val) ref.Val { return exact(float64(v.(types.Duration).Duration)) }
 	return []cel.EnvOption{
 		cel.Function(operators.Add,
@@ -71,15 +71,15 @@ func numberFunctions() []cel.EnvOption {
 			cel.Overload(overloads.AddList, two(list), list), cel.Overload(overloads.AddDurationDuration, two(span), span),
 			cel.Overload(overloads.AddDurationTimestamp, []*cel.Type{span, moment}, moment),
 			cel.Overload(overloads.AddTimestampDuration, []*cel.Type{moment, span}, moment),
-			cel.SingletonBinaryBinding(func(l, r ref.Val) ref.Val { return finite(l.(traits.Adder).Add(r)) }, traits.AdderType)),
+			cel.SingletonBinaryBinding(func(l, r ref.Val) ref.Val { return finite(added(l, r)) }, traits.AdderType)),
 		cel.Function(operators.Subtract,
 			cel.Overload("subtract_numbers", two(number), number), cel.Overload(overloads.SubtractDurationDuration, two(span), span),
 			cel.Overload(overloads.SubtractTimestampDuration, []*cel.Type{moment, span}, moment),
 			cel.Overload(overloads.SubtractTimestampTimestamp, two(moment), span),
-			cel.SingletonBinaryBinding(func(l, r ref.Val) ref.Val { return finite(l.(traits.Subtractor).Subtract(r)) }, traits.SubtractorType)),
-		calculation(operators.Multiply, func(l, r float64) float64 { return l * r }),
-		calculation(operators.Divide, func(l, r float64) float64 { return l / r }),
-		calculation(operators.Modulo, math.Mod),
+			cel.SingletonBinaryBinding(func(l, r ref.Val) ref.Val { return finite(subtracted(l, r)) }, traits.SubtractorType)),
+		calculation(operators.Multiply),
+		calculation(operators.Divide),
+		calculation(operators.Modulo),
 		cel.Function(operators.Negate, unary("negate_number", number, number, negate)),
 		cel.Function(operators.Index, cel.Overload("index_list_number", []*cel.Type{list, number}, element)),
 		cel.Function(overloads.Size, sized...),
@@ -98,13 +98,10 @@ func unary(id string, argument, result *cel.Type, do func(ref.Val) ref.Val) cel.
 }
 
 // calculation declares an operator on two numbers.
-func calculation(operator string, of func(l, r float64) float64) cel.EnvOption {
+func calculation(operator string) cel.EnvOption {
 	number := cel.DoubleType
 	return cel.Function(operator, cel.Overload(operator+"numbers", []*cel.Type{number, number}, number, cel.BinaryBinding(func(l, r ref.Val) ref.Val {
-		if r == types.Double(0) && operator != operators.Multiply {
-			return types.NewErr("division by zero")
-		}
-		return finite(types.Double(of(float64(l.(types.Double)), float64(r.(types.Double)))))
+		return calculated(operator, float64(l.(types.Double)), float64(r.(types.Double)))
 	})))
 }
 

@@ -179,29 +179,29 @@ func noted(vars interpreter.Activation, n int, result ref.Val) ref.Val {
 	return result
 }
 
-// told says what came of the parts of a condition that were looked at, such as
+// reason says what came of the parts of a condition that were looked at, such as
 // "lead.gender == 1 → true, touchpoints.hello.httpStatus >= 500 → false (200)". It holds
 // no values but those of touchpoints.
-func (c condition) told(v verdict, f *Facts) string {
+func (c condition) reason(v verdict, f *Facts) string {
 	if len(c.parts) == 1 && c.parts[0].literal {
 		return c.parts[0].text
 	}
-	var told []string
+	var results []string
 	fault := v.fault
 	for i, p := range c.parts {
 		if v.parts[i] == nil {
 			continue // the parts before it have decided, or it is a literal
 		}
 		word := partResult(v.parts[i])
-		told = append(told, p.text+" → "+word+p.numbersTold(f))
+		results = append(results, p.text+" → "+word+p.numberValues(f))
 		if strings.HasPrefix(word, errorPrefix) && fault != costLimit && fault != tookTooLong {
 			fault = "" // the part tells it
 		}
 	}
 	if fault != "" {
-		told = append(told, errorPrefix+fault)
+		results = append(results, errorPrefix+fault)
 	}
-	return strings.Join(told, ", ")
+	return strings.Join(results, ", ")
 }
 
 const errorPrefix = "error: "
@@ -223,9 +223,9 @@ func partResult(v ref.Val) string {
 	return errorPrefix + notBoolean
 }
 
-// numbersTold writes the values of the numbers that a part has read, such as
+// numberValues writes the values of the numbers that a part has read, such as
 // " (503)".
-func (p part) numbersTold(f *Facts) string {
+func (p part) numberValues(f *Facts) string {
 	var values []string
 	for _, n := range p.numbers {
 		t, ok := f.Touchpoints[n.node]

@@ -117,6 +117,9 @@ func recordFunctions() []cel.EnvOption {
 // first; with window 0, of all.
 func (r *recordValue) events(name string, window time.Duration) ref.Val {
 	events := r.record.Events[name]
+	if days, known := r.record.EventDays[name]; known && r.record.Ages.Far(window) {
+		events = days
+	}
 	if window > 0 {
 		if r.now.IsZero() {
 			return errNoTime
@@ -285,6 +288,29 @@ func need(e ast.Expr, uses map[int64]waypost.EventUse) (n waypost.RecordNeeds) {
 		n.Segments = []string{first}
 	}
 	return n
+}
+
+// ConditionNeeds is what one condition, by its path, asks of a lead's record.
+type ConditionNeeds struct {
+	Path string
+	waypost.RecordNeeds
+}
+
+// NeedsByCondition is what each condition of the nodes asks of a lead's record.
+func (d *Definition) NeedsByCondition() (all []ConditionNeeds) {
+	for i, n := range d.body.Nodes {
+		for j, c := range d.conditions[i]() {
+			path := ".when"
+			switch {
+			case len(n.Cases) > 0:
+				path = "." + element("cases", j) + path
+			case len(n.Events) > 0:
+				path = "." + element("events", j) + path
+			}
+			all = append(all, ConditionNeeds{element("nodes", i) + path, c.needs})
+		}
+	}
+	return all
 }
 
 // Needs is what the conditions of a node ask of a lead's record.

@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 
 	"waypost"
 )
@@ -25,7 +27,109 @@ const (
 	varZone = "#zone"
 
 	dateFunction = "date"
+	fnDaysUntil  = "daysUntil"
+	fnDaysSince  = "daysSince"
+	// Functions that inLeadZone and ofTheYear write. No condition can name them.
+	fnYearly = "#yearly" // a date as a text: its day of every year
+	fnAnyDay = "#anyDay" // a date of which no year is asked for
 )
+
+// calendarDay is a day of the calendar as conditions see it: an instant, its midnight, but days that are
+// added to it or lie between two are those of the calendar, however long they are.
+type calendarDay struct {
+	types.Timestamp
+	date time.Time // the day, as UTC has it
+	loc  *time.Location
+}
+
+// maxSpanDays is how many days a duration can be, which is less than 293 years.
+const maxSpanDays = 106_751
+
+const oneDay = 24 * time.Hour
+
+// dayAt is the day that it is at t in the zone.
+func dayAt(t time.Time, loc *time.Location) ref.Val {
+	return dayOn(dayOf(t.In(loc)).Time, loc)
+}
+
+func dayOn(date time.Time, loc *time.Location) ref.Val {
+	v := timestampOf(waypost.FirstAt(date, loc))
+	if at, ok := v.(types.Timestamp); ok {
+		return calendarDay{at, date, loc}
+	}
+	return v
+}
+
+// Equal implements ref.Val.
+func (d calendarDay) Equal(other ref.Val) ref.Val { return d.Timestamp.Equal(instant(other)) }
+
+// Compare implements traits.Comparer.
+func (d calendarDay) Compare(other ref.Val) ref.Val { return d.Timestamp.Compare(instant(other)) }
+
+// instant is a value that is no day: of a day, its midnight.
+func instant(v ref.Val) ref.Val {
+	if d, ok := v.(calendarDay); ok {
+		return d.Timestamp
+	}
+	return v
+}
+
+func timeOf(v ref.Val) time.Time { return instant(v).(types.Timestamp).Time }
+
+// plus moves a day: by whole days on the calendar, by any other time from its midnight.
+func (d calendarDay) plus(span time.Duration) ref.Val {
+	if span%oneDay == 0 {
+		return dayOn(d.date.AddDate(0, 0, int(span/oneDay)), d.loc)
+	}
+	return d.Timestamp.Add(types.Duration{Duration: span})
+}
+
+// added is l + r.
+func added(l, r ref.Val) ref.Val {
+	if n, ok := l.(types.Double); ok {
+		if m, ok := r.(types.Double); ok {
+			return calculated(operators.Add, float64(n), float64(m))
+		}
+	}
+	if _, ok := l.(types.Duration); ok {
+		l, r = r, l
+	}
+	if d, ok := l.(calendarDay); ok {
+		if span, ok := r.(types.Duration); ok {
+			return d.plus(span.Duration)
+		}
+	}
+	return l.(traits.Adder).Add(r)
+}
+
+// subtracted is l - r.
+func subtracted(l, r ref.Val) ref.Val {
+	if n, ok := l.(types.Double); ok {
+		if m, ok := r.(types.Double); ok {
+			return calculated(operators.Subtract, float64(n), float64(m))
+		}
+	}
+	d, isDay := l.(calendarDay)
+	switch r := r.(type) {
+	case calendarDay:
+		if !isDay {
+			break
+		}
+		n := calendarDays(r.date, d.date)
+		if n > maxSpanDays || n < -maxSpanDays {
+			return types.NewErr("duration overflow")
+		}
+		return types.Duration{Duration: time.Duration(n) * oneDay}
+	case types.Duration:
+		if isDay && r.Duration != math.MinInt64 {
+			return d.plus(-r.Duration)
+		}
+	}
+	return instant(l).(traits.Subtractor).Subtract(instant(r))
+}
+
+// calendarDays is how many days later b is, both midnights in UTC.
+func calendarDays(a, b time.Time) int64 { return (b.Unix() - a.Unix()) / int64(oneDay/time.Second) }
 
 // dateParts are the functions that read a date or a time of the day off an instant.
 var dateParts = map[string]func(time.Time) int{
@@ -58,16 +162,22 @@ func timeFunctions() []cel.EnvOption {
 		cel.Function(dateFunction,
 			cel.Overload("text_to_date", []*cel.Type{text, text}, moment, inZone(textToDate)),
 			cel.Overload("instant_to_date", []*cel.Type{moment, text}, moment, inZone(instantToDate))),
+		cel.Function(fnAnyDay,
+			cel.Overload("text_to_any_day", []*cel.Type{text, text}, moment, inZone(textToAnyDay)),
+			cel.Overload("instant_to_any_day", []*cel.Type{moment, text}, moment, inZone(instantToDate))),
+		daysFunction(fnDaysUntil, func(today, d occasion) int64 { return calendarDays(today.Time, d.nextFrom(today.Time)) }),
+		daysFunction(fnDaysSince, func(today, d occasion) int64 { return calendarDays(d.lastUntil(today.Time), today.Time) }),
+		cel.Function(fnYearly, unary("text_to_day_of_year", text, text, textToYearly)),
 		cel.Function(overloads.TypeConvertTimestamp,
 			cel.Overload("text_to_instant", []*cel.Type{text, text}, moment, inZone(textToInstant)),
-			cel.Overload("instant_to_instant", []*cel.Type{moment, text}, moment, cel.BinaryBinding(func(v, _ ref.Val) ref.Val { return v })),
+			cel.Overload("instant_to_instant", []*cel.Type{moment, text}, moment, cel.BinaryBinding(func(v, _ ref.Val) ref.Val { return instant(v) })),
 			cel.Overload("number_to_instant", []*cel.Type{number, text}, moment, cel.BinaryBinding(secondsToInstant))),
 		cel.Function(overloads.TypeConvertDuration,
 			unary("text_to_duration", text, span, textToDuration), unary(overloads.DurationToDuration, span, span, same)),
 	}
 	for name, part := range dateParts {
 		ofMoment := inZone(func(v ref.Val, loc *time.Location) ref.Val {
-			return types.Double(part(v.(types.Timestamp).In(loc)))
+			return types.Double(part(timeOf(v).In(loc)))
 		})
 		bindings := []cel.FunctionOpt{cel.MemberOverload("timestamp_"+name, []*cel.Type{moment, text}, number, ofMoment)}
 		if of, ok := durationParts[name]; ok {
@@ -98,7 +208,95 @@ func zoneArgument(call ast.CallExpr) (at int, ok bool) {
 		_, ok = dateParts[name]
 		return 0, ok
 	}
-	return 1, name == dateFunction || name == overloads.TypeConvertTimestamp
+	switch name {
+	case dateFunction, overloads.TypeConvertTimestamp, fnDaysUntil, fnDaysSince:
+		return 1, true
+	}
+	return 1, false
+}
+
+// daysFunction declares daysUntil or daysSince of a date, the zone and now.
+func daysFunction(name string, days func(today, d occasion) int64) cel.EnvOption {
+	count := func(of ref.Val, args []ref.Val) ref.Val {
+		loc, ok := zoneOf(string(args[1].(types.String)))
+		if !ok {
+			return types.NewErr("invalid time zone")
+		}
+		var d occasion
+		if s, ok := of.(types.String); ok {
+			if d, ok = dayOfYear(strings.TrimSpace(string(s))); !ok {
+				of = textToDate(of, loc)
+			}
+		}
+		switch of := of.(type) {
+		case calendarDay:
+			d.Time = of.date
+		case types.Timestamp:
+			d.Time = dayOf(of.In(loc)).Time
+		case *types.Err:
+			return of
+		}
+		return types.Double(days(occasion{Time: dayOf(timeOf(args[2]).In(loc)).Time}, d))
+	}
+	binding := cel.FunctionBinding(func(args ...ref.Val) ref.Val { return count(args[0], args) })
+	text, moment := cel.StringType, cel.TimestampType
+	return cel.Function(name,
+		cel.Overload(name+"_text", []*cel.Type{text, text, moment}, cel.DoubleType, binding),
+		cel.Overload(name+"_instant", []*cel.Type{moment, text, moment}, cel.DoubleType, binding))
+}
+
+// nextFrom is the date, or, if it comes every year, the first one from a day on.
+func (d occasion) nextFrom(day time.Time) time.Time {
+	if !d.yearly {
+		return d.Time
+	}
+	if at := d.in(day.Year()); !at.Before(day) {
+		return at
+	}
+	return d.in(day.Year() + 1)
+}
+
+// lastUntil is the date, or, if it comes every year, the last one until a day.
+func (d occasion) lastUntil(day time.Time) time.Time {
+	if !d.yearly {
+		return d.Time
+	}
+	if at := d.in(day.Year()); !at.After(day) {
+		return at
+	}
+	return d.in(day.Year() - 1)
+}
+
+// textToYearly is the day of every year of a birthday.
+func textToYearly(v ref.Val) ref.Val {
+	s := strings.TrimSpace(string(v.(types.String)))
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return types.String(t.Format(yearlyFormat))
+	}
+	return types.String(s)
+}
+
+// ofTheYear changes calls that ask for no year, so that a day without one will do: the month and the
+// day of date(x), and how many days it is to a birthday.
+func ofTheYear(e ast.Expr, id func() int64) {
+	call, build := e.AsCall(), ast.NewExprFactory()
+	switch name := call.FunctionName(); name {
+	case overloads.TimeGetMonth, overloads.TimeGetDate, overloads.TimeGetDayOfMonth:
+		if !call.IsMemberFunction() || call.Target().Kind() != ast.CallKind || call.Target().AsCall().FunctionName() != dateFunction {
+			return
+		}
+		of := call.Target()
+		of.SetKindCase(build.NewCall(of.ID(), fnAnyDay, of.AsCall().Args()...))
+	case fnDaysUntil, fnDaysSince:
+		args := slices.Clone(call.Args())
+		if call.IsMemberFunction() || len(args) != 2 {
+			return
+		}
+		if readsLead(args[0], birthday) {
+			args[0] = build.NewCall(id(), fnYearly, args[0])
+		}
+		e.SetKindCase(build.NewCall(e.ID(), name, append(args, build.NewIdent(id(), varNow))...))
+	}
 }
 
 // inLeadZone adds the lead's zone to a call that reads times and names no zone.
@@ -131,8 +329,10 @@ func literalFault(e ast.Expr) string {
 	}
 	if s, ok := written(0); ok && !call.IsMemberFunction() {
 		switch call.FunctionName() {
-		case dateFunction, overloads.TypeConvertTimestamp:
-			if _, ok := readInstant(s, time.UTC); !ok {
+		case dateFunction, overloads.TypeConvertTimestamp, fnDaysUntil, fnDaysSince:
+			_, yearly := dayOfYear(s)
+			days := call.FunctionName() == fnDaysUntil || call.FunctionName() == fnDaysSince
+			if _, ok := readInstant(s, time.UTC); !ok && !(days && yearly) {
 				return waypost.Clip(strconv.Quote(s), 64) + " is no date; write it like 2026-12-31 or 2026-12-31T09:00:00+08:00"
 			}
 		case overloads.TypeConvertDuration:
@@ -168,17 +368,24 @@ func readInstant(s string, loc *time.Location) (time.Time, bool) {
 	return t, ok
 }
 
-// midnight is when the day begins that it is at t in the zone.
-func midnight(t time.Time, loc *time.Location) time.Time {
-	return waypost.FirstAt(dayOf(t.In(loc)).Time, loc).UTC()
+func textToInstant(v ref.Val, loc *time.Location) ref.Val {
+	s := string(v.(types.String))
+	t, ok := readInstant(s, loc)
+	if ok {
+		return timestampOf(t)
+	}
+	if _, ok := dayOfYear(strings.TrimSpace(s)); ok {
+		return types.NewErr(noYear)
+	}
+	return types.NewErr("type conversion error")
 }
 
-func textToInstant(v ref.Val, loc *time.Location) ref.Val {
-	t, ok := readInstant(string(v.(types.String)), loc)
-	if !ok {
-		return types.NewErr("type conversion error")
+// textToAnyDay takes a day without a year for one of a leap year.
+func textToAnyDay(v ref.Val, loc *time.Location) ref.Val {
+	if d, ok := dayOfYear(strings.TrimSpace(string(v.(types.String)))); ok {
+		return dayOn(d.in(2000), loc)
 	}
-	return timestampOf(t)
+	return textToDate(v, loc)
 }
 
 func textToDate(v ref.Val, loc *time.Location) ref.Val {
@@ -189,7 +396,7 @@ func textToDate(v ref.Val, loc *time.Location) ref.Val {
 }
 
 func instantToDate(v ref.Val, loc *time.Location) ref.Val {
-	return timestampOf(midnight(v.(types.Timestamp).Time, loc))
+	return dayAt(timeOf(v), loc)
 }
 
 // secondsToInstant reads seconds since 1970, to the microsecond: a float64 has no more

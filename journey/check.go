@@ -34,6 +34,7 @@ type checker struct {
 	p             waypost.Problems
 }
 
+// header checks everything but the nodes.
 func (c *checker) header() {
 	b := c.d.body
 	CheckName(&c.p, b.Name)
@@ -56,7 +57,7 @@ func (c *checker) header() {
 			}
 		}
 	}
-	c.entry()
+	c.entries()
 	c.exitOn()
 	c.goal()
 	c.quietHours()
@@ -104,6 +105,7 @@ func (c *checker) tags() {
 	}
 }
 
+// node checks a node: its id, its references, and the members of its type.
 func (c *checker) node(i int, path string) {
 	n := c.d.body.Nodes[i]
 	switch first, known := c.d.index[n.ID]; {
@@ -148,6 +150,8 @@ func (c *checker) node(i int, path string) {
 	}
 }
 
+// touchpoint checks that the webhook exists, if that is known, and that each param is a number or a
+// template that compiles.
 func (c *checker) touchpoint(n Node, path string) {
 	switch {
 	case n.Webhook == "":
@@ -266,6 +270,10 @@ func (c *checker) condition(when string, compiled condition, path string) {
 		c.p.Add(waypost.DetailTooLong, path, "has at most %d characters", MaxCondition)
 	case compiled.err != nil:
 		c.p.Add(waypost.DetailInvalidFormat, path, "%s", compiled.err)
+	default:
+		if err := compiled.misfit(); err != nil {
+			c.p.Add(waypost.DetailInvalidFormat, path, "%s", err)
+		}
 	}
 }
 

@@ -75,6 +75,8 @@ func (c *checker) frequencyCap() {
 	}
 }
 
+// waitUntil checks that there is a time of day or a date of the lead, and that the offset is at most
+// MaxOffset.
 func (c *checker) waitUntil(n Node, path string) {
 	switch {
 	case n.Time != "":

@@ -12,7 +12,6 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 
 	"waypost"
@@ -46,18 +45,19 @@ func newRecordEnv(variables ...string) (*cel.Env, error) {
 
 // newEnv declares variables, the functions and the limits of conditions.
 func newEnv(variables ...string) (*cel.Env, error) {
+	extended, err := extensions()
+	if err != nil {
+		return nil, err
+	}
 	options := slices.Concat([]cel.EnvOption{
 		library(),
+		cel.OptionalTypes(cel.OptionalTypesVersion(1)), // of 2 on, last() is another one
 		cel.ParserExpressionSizeLimit(MaxCondition),
 		cel.ParserRecursionLimit(60),
 		cel.EnableMacroCallTracking(), // or the text of a part could not be told
-	}, numberFunctions(), timeFunctions())
+	}, numberFunctions(), timeFunctions(), rewrittenFunctions(), fieldVariables(), ourFunctions(), extended)
 	for _, name := range variables {
-		of := fields
-		if name == varTouchpoints {
-			of = cel.MapType(cel.StringType, fields)
-		}
-		options = append(options, cel.Variable(name, of))
+		options = append(options, cel.Variable(name, fields))
 	}
 	return cel.NewCustomEnv(options...)
 }
@@ -94,6 +94,7 @@ type condition struct {
 	needs   waypost.RecordNeeds
 	expr    ast.Expr // checked
 	err     error
+	misfit  func() error // what built-in fields are used as that they are not; it is no reason not to evaluate it
 }
 
 // compileAll compiles the conditions of a node.
@@ -117,6 +118,7 @@ func (d *Definition) compileAll(n Node) []condition {
 func (d *Definition) compiled(declare func() (*cel.Env, error), source string, result resultTypes) condition {
 	c, err := d.compile(declare, source, maxCost, result)
 	c.err = err
+	c.misfit = sync.OnceValue(func() error { return misfit(declare, source, result) })
 	return c
 }
 
@@ -132,10 +134,14 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
-		return condition{}, told(issues.Errors())
+		if slips := slipsIn(source); slips != nil {
+			return condition{}, slips
+		}
+		return condition{}, joined(issues.Errors())
 	}
 	written := ast.Copy(parsed.NativeRep())
 	found, zoned := prepare(parsed.NativeRep())
+	prepared := ast.Copy(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	for _, e := range issues.Errors() {
 		if slices.ContainsFunc(found, func(f *common.Error) bool { return f.ExprID == e.ExprID }) {
@@ -144,8 +150,15 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 		if strings.Contains(e.Message, "'"+varRecord+"'") {
 			continue // the condition names the function only, which is not there either
 		}
+		if better := instead(e.Message, lineBefore(source, e.Location)); better != "" {
+			e.Message = better
+		}
+		newTyped(prepared).explain(e)
+		if better := unlikeSides(e.Message); better != "" {
+			e.Message = better
+		}
 		if zoned[e.ExprID] { // the condition does not name the zone
-			e.Message = strings.NewReplacer(", string)", ")", "(string)", "()").Replace(e.Message)
+			e.Message = strings.NewReplacer(", string, timestamp)", ")", ", string)", ")", "(string)", "()").Replace(e.Message)
 		}
 		found = append(found, e)
 	}
@@ -153,7 +166,7 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 		found = d.unknownNames(checked.NativeRep())
 	}
 	if len(found) > 0 {
-		return condition{}, told(found)
+		return condition{}, joined(found)
 	}
 	if err := result.check(checked.OutputType()); err != nil {
 		return condition{}, err
@@ -173,49 +186,12 @@ func (d *Definition) compile(declare func() (*cel.Env, error), source string, co
 	return condition{program: program, parts: parts, needs: needsOf(checked.NativeRep()), expr: checked.NativeRep().Expr()}, nil
 }
 
-// prepare gives literals the one type of numbers, calls that read times the lead's zone, and
-// calls that read the lead's record that one. It reports the literals that no condition can
-// have, and the calls that it gave a zone.
-func prepare(a *ast.AST) (found []*common.Error, zoned map[int64]bool) {
-	zoned = map[int64]bool{}
-	report := func(e ast.Expr, message string) { found = append(found, faultAt(a, e, message)) }
-	id := ast.MaxID(a)
-	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() {
-		case ast.LiteralKind:
-			if !unifyNumber(e) {
-				report(e, "a number must be between -2^53 and 2^53")
-			}
-		case ast.IdentKind:
-			if name := e.AsIdent(); name == overloads.TypeConvertInt || name == overloads.TypeConvertUint {
-				report(e, "numbers have one type, double")
-			}
-		case ast.CallKind:
-			if fault := literalFault(e); fault != "" {
-				report(e, fault)
-			}
-			if inLeadZone(e, id+1) {
-				id++
-				zoned[e.ID()] = true
-			}
-			if isRecordCall(e) {
-				if fault := recordFault(e); fault != "" {
-					report(e, fault)
-				}
-				id++
-				withRecord(e, id)
-			}
-		}
-	}))
-	return found, zoned
-}
-
 func faultAt(a *ast.AST, e ast.Expr, message string) *common.Error {
 	return &common.Error{Location: a.SourceInfo().GetStartLocation(e.ID()), Message: message, ExprID: e.ID()}
 }
 
-// told makes one error of what is wrong with a condition.
-func told(found []*common.Error) error {
+// joined makes one error of what is wrong with a condition.
+func joined(found []*common.Error) error {
 	var out []string
 	for _, e := range found[:min(len(found), 3)] {
 		position := ""
@@ -226,6 +202,16 @@ func told(found []*common.Error) error {
 		out = append(out, position+waypost.Clip(message, 300))
 	}
 	return errors.New(strings.Join(out, "; "))
+}
+
+// lineBefore is what stands before a place, in its line.
+func lineBefore(source string, at common.Location) string {
+	lines := strings.Split(source, "\n")
+	if at.Line() < 1 || at.Line() > len(lines) {
+		return ""
+	}
+	line := []rune(lines[at.Line()-1])
+	return string(line[:max(0, min(at.Column(), len(line)))])
 }
 
 func firstLine(s string) string {
@@ -263,7 +249,7 @@ func unknownMember(variable, member string, touchpoint func(id string) bool) str
 	return ""
 }
 
-var eventMembers = []string{"id", "name", "properties", "acceptedAt"}
+var eventMembers = []string{"id", "name", "properties", "occurredAt", "acceptedAt"}
 
 // unknownOf returns what is wrong with a member of what is named in a variable: of a
 // touchpoint, or of the event that an enrollment began by.

@@ -92,7 +92,8 @@ func TestDecide_costly(t *testing.T) {
 	f := facts()
 	f.Lead.Remark = ptr(strings.Repeat("ab ", 20_000))
 	f.Params = map[string]any{"list": []any{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}, "big": strings.Repeat("ab ", 300_000), "pattern": strings.Repeat("(a?){1000}", 400),
-		"digits": strings.Repeat("9", 900_000), "decimal": "9007199254740992." + strings.Repeat("0", 900_000), "span": strings.Repeat("1h", 400_000)}
+		"digits": strings.Repeat("9", 900_000), "decimal": "9007199254740992." + strings.Repeat("0", 900_000), "span": strings.Repeat("1h", 400_000),
+		"as": strings.Repeat("a", 100_000), "sought": strings.Repeat("a", 50_000) + "b"}
 	for _, condition := range []string{
 		strings.Repeat("double(enrollment.params.digits) > 1 || ", 80) + "false",
 		strings.Repeat("double(enrollment.params.decimal) < 1 || ", 80) + "false",
@@ -110,6 +111,8 @@ func TestDecide_costly(t *testing.T) {
 		strings.Repeat("enrollment.params.big.contains('abababc') || ", 90) + "false",
 		"[1,2,3,4,5,6,7,8,9].map(x, [1,2,3,4,5,6,7,8,9].map(y, [1,2,3,4,5,6,7,8,9].map(z, lead.remark + lead.remark))).size() > 99",
 		strings.Repeat("enrollment.params.big + ", 50) + "'' == ''",
+		"enrollment.params.as.indexOf(enrollment.params.sought) > 0",
+		"enrollment.params.as.lastIndexOf(enrollment.params.sought) > 0",
 	} {
 		within(t, condition, 800*time.Millisecond, func() any {
 			arm, reason := branchOn(t, condition).Decide("b", f)

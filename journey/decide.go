@@ -34,19 +34,19 @@ func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
 	vars := conditionVariables(&f)
-	told, faults := []string{"otherwise"}, []string{}
+	reasons, faults := []string{"otherwise"}, []string{}
 	for j, c := range d.conditions[i]() {
 		v := c.holds(ctx, vars)
-		result := caseName(j) + ": " + c.told(v, &f)
+		result := caseName(j) + ": " + c.reason(v, &f)
 		if v.yes {
 			return j, waypost.Clip(strings.Join(append([]string{result}, faults...), "; "), maxWhy)
 		}
-		told = append(told, result)
+		reasons = append(reasons, result)
 		if v.fault != "" {
 			faults = append(faults, caseName(j)+": "+errorPrefix+v.fault)
 		}
 	}
-	return -1, waypost.Clip(strings.Join(told, "; "), maxWhy)
+	return -1, waypost.Clip(strings.Join(reasons, "; "), maxWhy)
 }
 
 // DecideAt decides a branch, a waitUntil or a split for the lead of the facts, which
@@ -63,10 +63,10 @@ func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error
 		in.Arm, in.Reason = d.Decide(node, f)
 	case WaitUntil:
 		in.Until, in.Reason = NextInstant(n, f.Lead, now)
-		in.Reason = n.dateTold(in.Reason)
+		in.Reason = n.dateReason(in.Reason)
 	case Split:
-		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.weights())
-		in.Reason = n.armTold(in.Arm)
+		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.Weights())
+		in.Reason = n.armReason(in.Arm)
 	default:
 		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", waypost.Clip(node, 64))
 	}
@@ -86,7 +86,7 @@ func (d *Definition) Matches(node, event string, f Facts) (which int, reason str
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
 	var vars map[string]any
-	var told []string
+	var reasons []string
 	for j, a := range d.body.Nodes[i].awaited() {
 		if a.Event != event {
 			continue
@@ -100,13 +100,13 @@ func (d *Definition) Matches(node, event string, f Facts) (which int, reason str
 		}
 		compiled := d.conditions[i]()[j]
 		v := compiled.holds(ctx, vars)
-		result := "event " + event + ": " + compiled.told(v, &f)
+		result := "event " + event + ": " + compiled.reason(v, &f)
 		if v.yes {
 			return j, waypost.Clip(result, maxWhy)
 		}
-		told = append(told, result)
+		reasons = append(reasons, result)
 	}
-	return -1, waypost.Clip(strings.Join(told, "; "), maxWhy)
+	return -1, waypost.Clip(strings.Join(reasons, "; "), maxWhy)
 }
 
 // Holds tells whether the condition of a waitFor node is true now. reason says why, as
@@ -120,7 +120,7 @@ func (d *Definition) Holds(node string, f Facts) (yes bool, reason string) {
 	defer cancel()
 	c := d.conditions[i]()[0]
 	v := c.holds(ctx, conditionVariables(&f))
-	return v.yes, waypost.Clip(c.told(v, &f), maxWhy)
+	return v.yes, waypost.Clip(c.reason(v, &f), maxWhy)
 }
 
 // Awaited names the events that can make the condition of a waitFor node true: those that it asks
@@ -205,6 +205,7 @@ var faultWords = []struct{ prefix, word string }{
 	{missingValue, missingValue},
 	{noRecord, noRecord},
 	{noEvent, noEvent},
+	{noYear, noYear},
 	{"no such key", "no such key"},
 	{"no such attribute", "no such key"},
 	{"no such field", "no such key"},
@@ -220,6 +221,11 @@ var faultWords = []struct{ prefix, word string }{
 	{"timestamp overflow", "overflow"},
 	{"range error", "overflow"},
 	{"type conversion error", "type conversion"},
+	{"got 'types.String', expected iterable", "a text, not a list"},
+	{"got 'types.Double', expected iterable", "a number, not a list"},
+	{"got 'types.Bool', expected iterable", "true or false, not a list"},
+	{"got 'types.Null', expected iterable", missingValue},
+	{"got ", "not a list"},
 	{"invalid pattern", "invalid pattern"},
 	{"invalid", "invalid value"},
 	{"unsupported", "no such overload"},
@@ -248,7 +254,7 @@ func conditionVariables(f *Facts) map[string]any {
 	vars[varRecord] = &recordValue{f.Record, f.Now}
 	vars[varNow], vars[varToday] = errNoTime, errNoTime
 	if !f.Now.IsZero() {
-		vars[varNow], vars[varToday] = f.Now.UTC(), midnight(f.Now, zone)
+		vars[varNow], vars[varToday] = f.Now.UTC(), dayAt(f.Now, zone)
 	}
 	return vars
 }

@@ -3,6 +3,7 @@ package journey_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,7 +292,7 @@ func TestDecide(t *testing.T) {
 		t.Run(test.condition, func(t *testing.T) {
 			t.Parallel()
 			d := branchOn(t, test.condition)
-			if problems := d.Check(nil, nil); len(problems) > 0 {
+			if problems := d.Check(nil, nil); len(problems) > 0 != slices.Contains(refused, test.condition) {
 				t.Fatalf("Check: %v", problems)
 			}
 			arm, reason := d.Decide("b", facts())
@@ -308,6 +309,9 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+// refused are conditions that are not published, and go on where they have been.
+var refused = []string{"lead.name >= lead.region", "lead.name", "lead.name > 3", "lead.region.matches('x')"}
 
 func TestDecide_order(t *testing.T) {
 	t.Parallel()

@@ -142,7 +142,7 @@ func objectOf(b json.RawMessage) (members map[string]json.RawMessage, names []st
 	return members, names, true
 }
 
-// merged puts two lists, both parts of one order, together in that order.
+// merged makes one list of two that are parts of one order, in that order.
 func merged(a, b []string) []string {
 	var out []string
 	for len(a) > 0 && len(b) > 0 {

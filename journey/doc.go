@@ -15,8 +15,9 @@
 //   - what is wrong with one: check.go, check_times.go, graph.go
 //   - the interpreter: state.go, step.go, move.go, effect.go
 //   - what begins it by itself: entry.go
-//   - what activities evaluate for it: decide.go, facts.go, wait_until.go, quiet.go, split.go, clock.go, goal.go
-//   - conditions in CEL: condition.go, celparts.go, celnumbers.go, celtime.go, celrecord.go, celdecorators.go, celcost.go
+//   - what activities evaluate for it: decide.go, facts.go, wait_until.go, look.go, quiet.go, split.go, clock.go, goal.go
+//   - conditions in CEL: condition.go, celsyntax.go, celrewrite.go, celtypes.go, celparts.go, celnumbers.go, celfunctions.go, celtime.go, celrecord.go,
+//     celdecorators.go, celcost.go
 //   - conditions of segments: segment.go
 //   - params in Liquid: render.go, template.go
 //   - versions, dry runs, forecasts: diff.go, simulate.go, forecast.go

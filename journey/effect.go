@@ -90,13 +90,13 @@ func (d *Definition) EventOf(node string, f Facts) (waypost.Event, error) {
 		return waypost.Event{}, faultOf("properties", fmt.Errorf("are at most %d KiB of JSON", waypost.MaxEventProperties>>10))
 	}
 	// What clients cannot report is not stored, and numbers have the type of theirs.
-	var told struct {
+	var decoded struct {
 		Properties map[string]any `json:"properties"`
 	}
-	if problems := waypost.DecodeJSON(slices.Concat([]byte(`{"properties":`), body, []byte("}")), &told); len(problems) > 0 {
+	if problems := waypost.DecodeJSON(slices.Concat([]byte(`{"properties":`), body, []byte("}")), &decoded); len(problems) > 0 {
 		return waypost.Event{}, faultOf(problems[0].Target, errors.New(problems[0].Message))
 	}
-	e.Properties = told.Properties
+	e.Properties = decoded.Properties
 	return e, nil
 }
 
@@ -135,11 +135,11 @@ func EffectFault(err error) (reason string, refused bool) {
 	if len(fault.Details) == 0 {
 		return waypost.Clip(fault.Message, maxWhy), true
 	}
-	told := make([]string, len(fault.Details))
+	faults := make([]string, len(fault.Details))
 	for i, detail := range fault.Details {
-		told[i] = detail.Target + ": " + detail.Message
+		faults[i] = detail.Target + ": " + detail.Message
 	}
-	return waypost.Clip(strings.Join(told, "; "), maxWhy), true
+	return waypost.Clip(strings.Join(faults, "; "), maxWhy), true
 }
 
 // value renders what a node sets: texts, also those in lists and objects.
@@ -184,6 +184,8 @@ func (r *renderer) words(v any) (any, error) {
 	return v, nil
 }
 
+// updateLead checks the fields, and values without a template against what a lead may hold: those are
+// wrong for every lead.
 func (c *checker) updateLead(n Node, path string) {
 	before := len(c.p)
 	if len(n.Set) == 0 {
@@ -205,8 +207,7 @@ func (c *checker) updateLead(n Node, path string) {
 	if len(c.p) > before {
 		return
 	}
-	// What is written as it is can be told to be wrong before any lead comes. A template stands
-	// for what the field may hold.
+	// A template may render to anything that its field holds, so it is left out.
 	d := Definition{body: body{Nodes: []Node{{ID: n.ID, Type: UpdateLead, Set: map[string]Param{}}}}, index: map[string]int{n.ID: 0}, templates: newTemplates()}
 	for name, p := range n.Set {
 		if text, ok := p.Text(); !ok || !strings.Contains(text, "{{") && !strings.Contains(text, "{%") {

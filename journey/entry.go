@@ -121,7 +121,7 @@ func (d *Definition) Enters(o waypost.Occasion, f Facts) waypost.EntryDecision {
 	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
 	defer cancel()
 	var vars map[string]any
-	var told []string
+	var reasons []string
 	for i, e := range d.body.Entry {
 		if !e.takes(o) {
 			continue
@@ -136,7 +136,7 @@ func (d *Definition) Enters(o waypost.Occasion, f Facts) waypost.EntryDecision {
 		enters := true
 		if compiled.when != nil {
 			v := compiled.when.holds(ctx, vars)
-			why += ": " + compiled.when.told(v, &f)
+			why += ": " + compiled.when.reason(v, &f)
 			enters, decision.Failed = v.yes, decision.Failed || v.fault != ""
 		}
 		if enters && compiled.key != nil {
@@ -151,9 +151,9 @@ func (d *Definition) Enters(o waypost.Occasion, f Facts) waypost.EntryDecision {
 			decision.Enters, decision.Failed, decision.Reason = true, false, waypost.Clip(why, maxWhy)
 			return decision
 		}
-		told = append(told, why)
+		reasons = append(reasons, why)
 	}
-	decision.Key, decision.Reason = "", waypost.Clip(strings.Join(told, "; "), maxWhy)
+	decision.Key, decision.Reason = "", waypost.Clip(strings.Join(reasons, "; "), maxWhy)
 	return decision
 }
 
@@ -183,8 +183,8 @@ const (
 	MaxEntryFields = 20 // of one leadChanged
 )
 
-// entry checks what begins the journey by itself.
-func (c *checker) entry() {
+// entries checks what begins the journey by itself.
+func (c *checker) entries() {
 	entries := c.d.body.Entry
 	c.atMost(len(entries), MaxEntries, "entry", "a journey has at most %d entries, not %d")
 	same := func(a, b entry) bool {

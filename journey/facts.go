@@ -30,6 +30,9 @@ type Facts struct {
 	// Record is what is recorded of the lead, as far as Needs says. Nil: it is not known, and
 	// a condition that asks for it is an error.
 	Record *waypost.LeadRecord
+	// Segments are those that a waitFor asks for, with those that they name, by their ids: to tell
+	// who is in them at another time. The others need none.
+	Segments map[string]waypost.SegmentRule
 	// Now is the time of the decision or of the rendering: the virtual clock's in a dry
 	// run. Zero: unknown, and a condition that asks for it is an error.
 	Now time.Time
@@ -70,9 +73,11 @@ func eventObject(e *waypost.Event) any {
 	if e == nil {
 		return nil
 	}
-	return map[string]any{"id": e.EventID, "name": e.Name, "properties": plainObject(e.Properties), "acceptedAt": timestamp(e.AcceptedAt)}
+	return map[string]any{"id": e.EventID, "name": e.Name, "properties": plainObject(e.Properties), "occurredAt": timestamp(e.OccurredAt), "acceptedAt": timestamp(e.AcceptedAt)}
 }
 
+// leadObject is the lead as conditions and templates see it. Every member is there; one without a value
+// is null.
 func leadObject(l *waypost.Lead) map[string]any {
 	phones := make([]any, len(l.MobilePhone))
 	for i, phone := range l.MobilePhone {

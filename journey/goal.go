@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,52 @@ func (d *Definition) SameGoal(other *Definition) bool {
 	g, has := d.Goal()
 	o, also := other.Goal()
 	return has == also && g == o && value(d.body.Goal).When == value(other.body.Goal).When
+}
+
+// ReachedAtOnce tells whether every enrollment comes to the node as soon as it begins, so that what
+// came of those that came to it is what came of all: every way leads there without a wait, and what
+// reaches the goal does not end an enrollment before.
+func (d *Definition) ReachedAtOnce(id string) bool {
+	for _, e := range d.body.ExitOn {
+		if g := d.body.Goal; e.Event == "" || g != nil && e.Event == g.Event {
+			return false
+		}
+	}
+	known := map[string]bool{}
+	var leads func(from string) bool
+	leads = func(from string) bool {
+		if does, asked := known[from]; asked || from == id {
+			return does || from == id
+		}
+		known[from] = false
+		n, ok := d.Node(from)
+		if !ok {
+			return false
+		}
+		ways := []string{n.Next}
+		switch n.Type {
+		case Branch:
+			ways = []string{n.Otherwise}
+			for _, c := range n.Cases {
+				ways = append(ways, c.Next)
+			}
+		case Split:
+			ways = nil
+			for _, a := range n.Arms {
+				ways = append(ways, a.Next)
+			}
+		case UpdateLead, Emit:
+			if n.OnFailure != "" {
+				ways = append(ways, n.OnFailure)
+			}
+		case Enroll:
+		default:
+			return false
+		}
+		known[from] = !slices.ContainsFunc(ways, func(to string) bool { return !leads(to) })
+		return known[from]
+	}
+	return leads(d.body.Start)
 }
 
 // ControlGroup returns the share of the leads that are held out, whatever way they enter.
@@ -124,7 +171,7 @@ func (g *Goals) Converts(v waypost.JourneyVersion, e waypost.Enrollment, lead wa
 	}
 	yes, worth = d.Converts(Facts{
 		Lead: lead, JourneyID: v.JourneyID, JourneyName: v.Name, Version: v.Version, EnrollmentID: e.ID, EntryKey: e.EntryKey, Params: e.Params,
-		Event: event.Properties, Began: e.Event, Now: event.AcceptedAt,
+		Event: event.Properties, Began: e.Event, Now: event.OccurredAt,
 	})
 	return yes, worth, nil
 }

@@ -103,3 +103,23 @@ func TestSimulate_goal(t *testing.T) {
 		t.Errorf("held out: %+v, %v", run, err)
 	}
 }
+
+func TestReachedAtOnce(t *testing.T) {
+	t.Parallel()
+	const arms = `{"id":"s","type":"split","arms":[{"weight":1},{"weight":1}]}`
+	for text, want := range map[string]bool{
+		`{"start":"s","nodes":[` + arms + `]}`:                                                                                                                     true,
+		`{"start":"w","nodes":[{"id":"w","type":"delay","for":"1s","next":"s"},` + arms + `]}`:                                                                     false,
+		`{"start":"t","nodes":[{"id":"t","type":"touchpoint","webhook":"w","next":"s"},` + arms + `]}`:                                                             false,
+		`{"start":"u","nodes":[{"id":"u","type":"emit","event":"e","next":"s"},` + arms + `]}`:                                                                     true,
+		`{"start":"b","nodes":[{"id":"b","type":"branch","cases":[{"when":"true","next":"u"}],"otherwise":"s"},{"id":"u","type":"emit","next":"s"},` + arms + `]}`: true,
+		`{"start":"b","nodes":[{"id":"b","type":"branch","cases":[{"when":"true","next":"s"}]},` + arms + `]}`:                                                     false,
+		`{"start":"s","goal":{"event":"buy"},"exitOn":[{"event":"buy"}],"nodes":[` + arms + `]}`:                                                                   false,
+		`{"start":"s","goal":{"event":"buy"},"exitOn":[{"event":"stop"}],"nodes":[` + arms + `]}`:                                                                  true,
+		`{"start":"s","goal":{"event":"buy"},"exitOn":[{"segment":"seg_1"}],"nodes":[` + arms + `]}`:                                                               false,
+	} {
+		if got := parse(t, text).ReachedAtOnce("s"); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}

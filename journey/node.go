@@ -3,6 +3,7 @@ package journey
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"waypost"
@@ -69,7 +70,7 @@ type Node struct {
 	Next      string `json:"next,omitempty"`      // all types but branch, split and exit
 	OnFailure string `json:"onFailure,omitempty"` // touchpoint, updateLead, emit: empty goes on with Next
 	OnTimeout string `json:"onTimeout,omitempty"` // waitForEvent, waitFor: empty goes on with Next
-	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty goes on with Next
+	OnMissed  string `json:"onMissed,omitempty"`  // waitUntil: where there is no such date of the lead to wait for; empty ends the enrollment
 
 	Comments Comments `json:"comments,omitempty"`
 }
@@ -141,8 +142,8 @@ type Winner struct {
 // byGoal is the one value that Winner.By may have.
 const byGoal = "goal"
 
-// weights lists the weights of a split's arms.
-func (n Node) weights() []int {
+// Weights lists the weights of a split's arms.
+func (n Node) Weights() []int {
 	out := make([]int, len(n.Arms))
 	for i, a := range n.Arms {
 		out[i] = a.Weight
@@ -165,8 +166,7 @@ func (n Node) waits() bool {
 func (n Node) Holding() bool { return n.waits() || n.Type == WaitUntil || n.Type == WaitFor }
 
 // waitsOn tells whether an enrollment that goes on by an edge of the node has spent
-// time there. A lead that has no date to wait for has not: it takes OnMissed, or Next
-// where OnMissed is absent.
+// time there. A lead that has no date to wait for has not: it takes OnMissed, or ends.
 func (n Node) waitsOn(member string) bool {
 	if n.Type == WaitFor { // its condition can be true at once
 		return member == "onTimeout"
@@ -232,13 +232,64 @@ func (n Node) edges() []edge {
 	return out
 }
 
-// Targets lists the nodes that can follow, each once, in the order of the definition.
-func (n Node) Targets() []string {
-	var ids []string
-	for _, e := range n.edges() {
-		if !slices.Contains(ids, e.to) {
-			ids = append(ids, e.to)
+// Ways lists the ways on from the node, in the order of the definition, also those that end the
+// journey. An event that is awaited twice can be the same way twice.
+func (n Node) Ways() []waypost.Edge {
+	var ways []waypost.Edge
+	for i := range n.Events {
+		ways = append(ways, n.eventWay(i))
+	}
+	for i := range n.Cases {
+		ways = append(ways, n.caseWay(i))
+	}
+	for i := range n.Arms {
+		ways = append(ways, n.armWay(i))
+	}
+	switch {
+	case n.Type == Branch:
+		return append(ways, waypost.Edge{Way: waypost.WayOtherwise, Next: n.Otherwise})
+	case n.Type == Split || n.Type == Exit:
+		return ways
+	case len(n.Events) > 0:
+		return append(ways, waypost.Edge{Way: waypost.WayOnTimeout, Next: n.OnTimeout})
+	}
+	ways = append(ways, n.next())
+	for _, other := range []waypost.Edge{{Way: waypost.WayOnFailure, Next: n.OnFailure}, {Way: waypost.WayOnTimeout, Next: n.OnTimeout}, {Way: waypost.WayOnMissed, Next: n.OnMissed}} {
+		if other.Next != "" || other.Way == waypost.WayOnMissed && n.Lead != "" {
+			ways = append(ways, other)
 		}
 	}
-	return ids
+	return ways
+}
+
+func (n Node) next() waypost.Edge { return waypost.Edge{Way: waypost.WayNext, Next: n.Next} }
+
+// missed is the way of a lead that has no date to wait for: not Next, which may hold a message for
+// the date.
+func (n Node) missed() waypost.Edge {
+	if n.Lead == "" {
+		return n.next()
+	}
+	return waypost.Edge{Way: waypost.WayOnMissed, Next: n.OnMissed}
+}
+
+// wayOr is the way of a member, or next where the member is absent: that is then the way. A
+// waitForEvent with several events has no next.
+func (n Node) wayOr(member, to string) waypost.Edge {
+	if to == "" && len(n.Events) == 0 {
+		return n.next()
+	}
+	return waypost.Edge{Way: member, Next: to}
+}
+
+func (n Node) caseWay(i int) waypost.Edge {
+	return waypost.Edge{Way: waypost.WayCase + strconv.Itoa(i), Next: n.Cases[i].Next}
+}
+
+func (n Node) armWay(i int) waypost.Edge {
+	return waypost.Edge{Way: waypost.WayArm + strconv.Itoa(i), Next: n.Arms[i].Next}
+}
+
+func (n Node) eventWay(i int) waypost.Edge {
+	return waypost.Edge{Way: waypost.WayEvent + n.Events[i].Event, Next: n.Events[i].Next}
 }

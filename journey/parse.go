@@ -86,10 +86,10 @@ func checkMembers(p *waypost.Problems, path string, of NodeType, given map[strin
 			member, ok := strings.CutPrefix(d.Target, path+".")
 			return ok && d.Code == waypost.DetailUnknownField && !strings.ContainsAny(member, ".[")
 		})
-		told := slices.ContainsFunc(*p, func(d waypost.Detail) bool { return d.Target == path || d.Target == path+".type" })
+		reported := slices.ContainsFunc(*p, func(d waypost.Detail) bool { return d.Target == path || d.Target == path+".type" })
 		if of != "" {
 			p.Add(waypost.DetailOutOfRange, path+".type", "must be one of: %s", nodeTypes)
-		} else if !told {
+		} else if !reported {
 			p.Add(waypost.DetailNullValue, path+".type", "must be one of: %s", nodeTypes)
 		}
 		return

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -256,6 +257,10 @@ func TestStep_properties(t *testing.T) {
 				seq++
 				if e.Seq != seq {
 					t.Fatalf("entry %d follows %d", e.Seq, seq-1)
+				}
+				left, _ := d.Node(e.NodeID)
+				if way := (waypost.Edge{Way: e.Way, Next: e.Next}); way != (waypost.Edge{}) && !slices.Contains(left.Ways(), way) {
+					t.Fatalf("%q was left by %+v, its ways are %+v", e.NodeID, way, left.Ways())
 				}
 			}
 			if next.Seq != seq || len(effect.Entries) == 0 {

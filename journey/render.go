@@ -87,6 +87,9 @@ func (r *renderer) prepare() {
 		loc = time.UTC
 	}
 	values := r.facts.variables()
+	if len(r.facts.Lead.MobilePhone) == 0 {
+		values[varLead].(map[string]any)["mobilePhone"] = liquid.Unset
+	}
 	if now := r.facts.Now; !now.IsZero() {
 		values[varNow] = liquid.Instant(now)
 		values[varToday] = now.In(loc).Format(time.DateOnly)

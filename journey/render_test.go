@@ -54,6 +54,7 @@ func TestRender_templates(t *testing.T) {
 		{"{% case lead.customFields.tier %}{% when 'silver', 'gold' %}metal{% else %}none{% endcase %}", "metal"},
 		{"{% case 7 %}{% when 1 %}a{% endcase %}", ""},
 		{"{% for p in lead.mobilePhone %}{{ forloop.index }}/{{ forloop.length }}={{ p }}{% unless forloop.last %}, {% endunless %}{% endfor %}", "1/2=13800000001, 2/2=13800000002"},
+		{"{% if lead.region == nil and enrollment.params.at.all == nil and lead.mobilePhone != nil %}y{% endif %}", "y"},
 		{"{% for p in lead.customFields.nothing %}x{% else %}none{% endfor %}", "none"},
 		{"{% for i in (1..9) limit: 4 offset: 2 %}{{ i }}{% endfor %}", "3456"},
 		{"{% for i in (1..5) reversed %}{% if i == 4 %}{% continue %}{% endif %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "53"},
@@ -129,6 +130,18 @@ func TestCheckTemplate_faults(t *testing.T) {
 		"{% for p in lead.phones %}{% endfor %}":                 "line 1, column 13: lead has no member \"phones\"",
 		"{% assign x = lead.nmae %}":                             "line 1, column 15: lead has no member \"nmae\"",
 		"{% assign l = lead %}{{ l.nmae }}{{ l.name }}":          "line 1, column 25: lead has no member \"nmae\"",
+		"{% if lead.name > 5 %}x{% endif %}":                     "line 1, column 17: lead.name is a text, and 5 is a number, which have no order; compare numbers with numbers (x | plus: 0, assigned before, is one) and texts with texts ('5')",
+		"{% if today < 100 %}x{% endif %}":                       "line 1, column 13: today is a text, and 100 is a number, which have no order; compare numbers with numbers (x | plus: 0, assigned before, is one) and texts with texts ('5')",
+		"{% if lead.gender == '1' %}x{% endif %}":                "line 1, column 19: lead.gender is a number, which is never \"1\", a text; compare numbers with numbers (x | plus: 0, assigned before, is one) and texts with texts ('5')",
+		"{% if lead.test < now %}x{% endif %}":                   "line 1, column 17: lead.test is true or false, and now is a time, which have no order; write == true or == false",
+		"{% if lead.mobilePhone == '1' %}x{% endif %}":           "line 1, column 24: lead.mobilePhone is a list, which is never \"1\", a text; a list has .size, and contains finds an element",
+		"{% if touchpoints.a.attempts > 'x' %}x{% endif %}":      "line 1, column 30: touchpoints.a.attempts is a number, and \"x\" is a text, which have no order; compare numbers with numbers (x | plus: 0, assigned before, is one) and texts with texts ('5')",
+		"{{ lead.mobilePhone | concat: lead.name }}":             "line 1, column 23: concat wants a list, and lead.name is a text",
+		"{{ 'abc' | truncate: lead.name }}":                      "line 1, column 12: truncate wants an integer, and lead.name is a text",
+		"{% assign n = lead.name %}{{ 'a' | truncate: n }}":      "line 1, column 36: truncate wants an integer, and n is a text",
+		"{% for x in (1..3) limit: now %}x{% endfor %}":          "line 1, column 20: limit of a loop must be an integer, and now is a time",
+		"{% for x in (1..now) %}x{% endfor %}":                   "line 1, column 13: an end of a range must be an integer, and now is a time",
+		"{{ lead.leadsId | map: 'a' }}":                          "line 1, column 19: map wants a list, and lead.leadsId is a number, which has no members",
 		"{% cycle lead.nmae: 1, 2 %}":                            "line 1, column 10: lead has no member \"nmae\"",
 		"{{ 'a' | append: lead.nmae }}":                          "line 1, column 18: lead has no member \"nmae\"",
 		"{{ enrollment.params.list[lead.nmae] }}":                "line 1, column 27: lead has no member \"nmae\"",
@@ -144,6 +157,9 @@ func TestCheckTemplate_faults(t *testing.T) {
 		"{% assign x = 1 %}{% capture y %}{% endcapture %}{% increment z %}{{ x }}{{ y.size }}{{ z }}",
 		"{% for p in lead.mobilePhone %}{{ p }}{{ forloop.index }}{% endfor %}{{ p }}{{ forloop }}",
 		"{% assign lead = lead.name %}{{ lead.anything }}", "{{ lead.customFields.any.thing }}{{ enrollment.params.any['thing'] }}",
+		"{% if lead.gender == 1 and lead.name > 'M' and lead.createdAt > '2026' and lead.test == true and lead.customFields.x > 5 %}{% endif %}",
+		"{% for name in lead.mobilePhone %}{% if name > 5 %}{% endif %}{% endfor %}{% assign l = lead.name | size %}{% if l > 5 %}{% endif %}",
+		"{% for i in (1..lead.leadsGroup) limit: lead.region %}{{ 'a' | truncate: lead.customFields.n }}{% endfor %}{{ lead.name | times: 2 }}",
 		"{{ touchpoints.anything.succeed }}{{ touchpoints[lead.name].succeed }}", "{{ lead.mobilePhone.first }}{{ lead.name.size }}{{ now }}{{ today }}",
 	} {
 		if err := journey.CheckTemplate(template); err != nil {
@@ -230,10 +246,10 @@ func TestRender_faults(t *testing.T) {
 	for template, want := range map[string]string{
 		"{{ 1 | divided_by: lead.name }}":                                                            "division by zero",
 		"{{ 1 | modulo: lead.region }}":                                                              "division by zero",
-		"{% for i in (1..lead.mobilePhone) %}{% endfor %}":                                           "the ends of a range must be numbers",
-		"{% for i in lead.mobilePhone limit: lead.name %}{% endfor %}":                               "limit of a loop must be an integer",
+		"{% for i in (1..enrollment.params.items) %}{% endfor %}":                                    "the ends of a range must be numbers",
+		"{% for i in lead.mobilePhone limit: lead.customFields.tier %}{% endfor %}":                  "limit of a loop must be an integer",
 		"{% if enrollment.params.amount > lead.name %}{% endif %}":                                   "a number and a text cannot be compared",
-		"{{ enrollment.params.items | concat: lead.name }}":                                          "an argument must be a list",
+		"{{ enrollment.params.items | concat: lead.customFields.tier }}":                             "an argument must be a list",
 		"{{ lead.name | slice: enrollment.params.none }}":                                            "an argument must be an integer",
 		"{{ lead.name | base64_decode }}":                                                            "a value is not base64",
 		"{{ lead.customFields.level | map: 'x' }}":                                                   "a number has no members",
@@ -294,4 +310,16 @@ func TestRender_concurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A lead without a number has none to tell, and an empty list of them.
+func TestRender_withoutNumbers(t *testing.T) {
+	t.Parallel()
+	source := "{% if lead.mobilePhone == nil %}a{% endif %}{% if nil != lead.mobilePhone %}b{% endif %}{% if lead.mobilePhone %}c{% endif %}{% if lead.mobilePhone == blank and lead.mobilePhone == empty %}d{% endif %}" +
+		"{{ lead.mobilePhone.size }}{{ lead.mobilePhone | size }}{{ lead.mobilePhone.first }}{{ lead.mobilePhone }}{{ lead.mobilePhone | json }}" +
+		"{% for p in lead.mobilePhone %}e{% else %}f{% endfor %}{% assign all = lead.mobilePhone | concat: lead.mobilePhone %}{{ all.size }}{% if all contains '1' %}g{% endif %}"
+	params, err := touchpoint(t, map[string]any{"p": source}).Render("t", nil, journey.Facts{Lead: waypost.Lead{LeadFields: waypost.LeadFields{Name: "Ada"}}})
+	if err != nil || params["p"] != "ad00[]f0" {
+		t.Errorf("%v %v", params, err)
+	}
 }

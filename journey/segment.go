@@ -28,6 +28,7 @@ type SegmentPart struct {
 	Needs  waypost.RecordNeeds
 	Fields []string // of the lead: those that it reads
 	Timed  bool     // time alone can change what it says
+	Clock  waypost.Clock
 	c      condition
 }
 
@@ -48,7 +49,7 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
-		return nil, told(issues.Errors())
+		return nil, joined(issues.Errors())
 	}
 	spellNumbers(parsed.NativeRep())
 	var parts []SegmentPart
@@ -70,13 +71,22 @@ func CompileSegment(source string) ([]SegmentPart, error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", waypost.Clip(text, maxPartText), err)
 		}
-		parts = append(parts, SegmentPart{text, c.needs, fieldsOf(c.expr), isTimed(c.expr), c})
+		parts = append(parts, SegmentPart{text, c.needs, fieldsOf(c.expr), isTimed(c.expr), clockOf(c.expr), c})
 		return nil
 	}
 	if err := cut(parsed.NativeRep().Expr()); err != nil {
 		return nil, err
 	}
 	return parts, nil
+}
+
+// CheckSegment reports what is wrong with the condition of a segment that is written: that it does
+// not compile, or uses a field as what it is not. A stored one that does the latter goes on.
+func CheckSegment(source string) error {
+	if _, err := CompileSegment(source); err != nil {
+		return err
+	}
+	return misfit(segmentEnv, source, trueOrFalse)
 }
 
 // fieldsOf lists the fields of the lead that an expression reads.
@@ -138,7 +148,7 @@ func NewSegmentFacts(lead *waypost.Lead, record *waypost.LeadRecord, now time.Ti
 		return time.UTC
 	}
 	vars[varZone] = func() any { return zone().String() }
-	vars[varToday] = func() any { return midnight(now, zone()) }
+	vars[varToday] = func() any { return dayAt(now, zone()) }
 	return SegmentFacts{vars}
 }
 

@@ -24,7 +24,8 @@ type SimulateOptions struct {
 	// Facts are about the lead and the enrollment that it would be. A copy of
 	// Facts.Touchpoints, which were passed already, gets those of the simulation. Facts.Now
 	// is not used: the virtual clock takes its place. To Facts.Record, which is empty if it is
-	// nil, comes what the simulation does; the segments are those at the start.
+	// nil, comes what the simulation does. Facts.Segments are the segments that it asks for; without
+	// them the lead stays in those that it is in at the start.
 	Facts Facts
 	Start time.Time // when it enrolls
 	// Events are what the lead will do, in any order. Those before Start never count.
@@ -104,6 +105,7 @@ type PathStep struct {
 	Result  string    `json:"result"`          // as Visit has it; "" if the simulation stopped there
 	Reason  string    `json:"reason"`
 	Next    string    `json:"next"` // "" if the journey ended there
+	Way     string    `json:"way"`  // as TimelineEntry has it
 	// Values are what an updateLead sets, as the body of a PATCH of the lead, or the properties
 	// of the event that an emit stores. Nil of all others, and where that failed.
 	Values map[string]any `json:"values"`
@@ -208,6 +210,9 @@ func newSimulation(d *Definition, o SimulateOptions) *simulation {
 		satisfied: map[satisfied]bool{}, asks: d.AllNeeds(),
 		run: Run{Path: []PathStep{}, Timeline: []waypost.TimelineEntry{}, Touchpoints: []SimulatedTouchpoint{}},
 	}
+	for _, rule := range o.Facts.Segments {
+		s.asks.Add(rule.Needs(true))
+	}
 	s.end = s.now.Add(cmp.Or(o.Period, DefaultPeriod))
 	s.facts.Touchpoints = map[string]TouchpointResult{}
 	maps.Copy(s.facts.Touchpoints, o.Facts.Touchpoints)
@@ -269,7 +274,7 @@ func (s *simulation) step(in Input) (Command, error) {
 	entered, done := after.Visit != before.Visit, after.Phase == PhaseDone
 	if n := len(s.run.Path); n > 0 && (entered || done) {
 		left := &s.run.Path[n-1]
-		left.Left, left.Next, left.Reason = in.At, effect.Entries[0].Next, effect.Entries[0].Reason
+		left.Left, left.Next, left.Way, left.Reason = in.At, effect.Entries[0].Next, effect.Entries[0].Way, effect.Entries[0].Reason
 		switch passed := after.Path; {
 		case in.Kind == InputExited:
 			left.Result = "exited"
@@ -314,7 +319,7 @@ func (s *simulation) answer(ctx context.Context, c Command) (Input, error) {
 			return WonAt(arm, s.now), nil
 		}
 		facts := s.facts
-		facts.Record = s.record(s.now)
+		facts.Record = facts.recordAt(context.Background(), s.record(s.now), s.now)
 		return s.d.DecideAt(node.ID, facts, s.now)
 	case CommandWait:
 		return s.until(c.Until, Input{Kind: InputElapsed}), nil
@@ -419,7 +424,7 @@ func (s *simulation) record(at time.Time) *waypost.LeadRecord {
 		before = &waypost.LeadRecord{}
 	}
 	r := &waypost.LeadRecord{
-		Events: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{s.facts.JourneyID: true}, Delivered: map[waypost.JourneyNode]bool{}, Segments: before.Segments,
+		Events: map[string][]waypost.RecordedEvent{}, EventDays: map[string][]waypost.RecordedEvent{}, Ages: before.Ages, Entered: map[string]bool{s.facts.JourneyID: true}, Delivered: map[waypost.JourneyNode]bool{}, Segments: before.Segments,
 	}
 	maps.Copy(r.Entered, before.Entered)
 	maps.Copy(r.Delivered, before.Delivered)
@@ -445,6 +450,15 @@ func (s *simulation) record(at time.Time) *waypost.LeadRecord {
 			}
 		}
 		r.Events[need.Name] = events[max(0, len(events)-waypost.MaxRecordedEvents):]
+		if days, known := before.EventDays[need.Name]; known {
+			days = slices.Clone(days)
+			for _, e := range s.events {
+				if e.Name == need.Name && !e.At.After(at) {
+					days = append(days, waypost.RecordedEvent{At: e.At})
+				}
+			}
+			r.EventDays[need.Name] = days[max(0, len(days)-waypost.MaxRecordedEvents):]
+		}
 	}
 	return r
 }
@@ -482,27 +496,39 @@ func (s *simulation) render(n Node) (map[string]any, error) {
 }
 
 // watch returns the input that ends a wait for a condition. It looks at once, when an event
-// comes, and when the time is over.
+// comes, when time alone makes it true, to the minute if the condition asks for now, and when the
+// wait is over.
 func (s *simulation) watch(ctx context.Context, n Node, until time.Time) (Input, error) {
-	moments := []time.Time{s.now}
-	for _, e := range s.events {
-		if e.At.After(s.now) && e.At.Before(until) {
-			moments = append(moments, e.At)
-		}
-	}
-	reason := ""
-	for _, at := range append(moments, until) {
+	for at := s.now; ; {
 		if err := ctx.Err(); err != nil {
 			return Input{}, err
 		}
 		facts := s.facts
-		facts.Now, facts.Record = at, s.record(at)
-		var yes bool
-		if yes, reason = s.d.Holds(n.ID, facts); yes {
+		facts.Now, facts.Record = at, facts.recordAt(ctx, s.record(at), at)
+		yes, reason := s.d.Holds(n.ID, facts)
+		if yes {
 			return s.until(at, Input{Kind: InputMatched, Reason: reason}), nil
 		}
+		if !at.Before(until) || at.After(s.end) {
+			return s.until(until, Input{Kind: InputElapsed, Reason: reason}), nil
+		}
+		next := until
+		for _, e := range s.events {
+			if e.At.After(at) {
+				next = earlier(next, e.At)
+				break
+			}
+		}
+		tries := time.Duration(maxMoments)
+		if s.o.quick {
+			tries /= 10
+		}
+		look := newLookout(s.d.conditions[s.d.index[n.ID]]()[0], facts)
+		if by := look.first(ctx, next, max(lookEvery, next.Sub(at)/tries)); !by.IsZero() {
+			next = by
+		}
+		at = next
 	}
-	return s.until(until, Input{Kind: InputElapsed, Reason: reason}), nil
 }
 
 // effect sets fields of the lead, or has an event come.
@@ -567,7 +593,7 @@ func (s *simulation) await(ctx context.Context, n Node, until time.Time) (Input,
 			return Input{}, err
 		}
 		facts := s.facts
-		facts.Event, facts.Now, facts.Record = e.Properties, at, s.record(at)
+		facts.Event, facts.Now, facts.Record = e.Properties, at, facts.recordAt(ctx, s.record(at), at)
 		which, why := s.d.Matches(n.ID, e.Name, facts)
 		if which < 0 {
 			reason = why

@@ -215,10 +215,10 @@ func TestSimulate(t *testing.T) {
 				{"id":"o","type":"waitFor","when":"now > timestamp('2026-03-05T15:00:00Z')","timeout":"24h"}`),
 			options: journey.SimulateOptions{Events: []journey.SimulatedEvent{{Name: "a", After: hour}, {Name: "b", After: 5 * hour}}},
 			want: `
-03-01 12:00 n matched 03-01 17:00 (now > timestamp("2026-03-01T15:00:00Z") → true)
-03-01 17:00 m matched (lead.name != "" → true)
-03-01 17:00 o timedOut 03-02 17:00 (now > timestamp("2026-03-05T15:00:00Z") → false)
-03-02 17:00 completed`,
+03-01 12:00 n matched 03-01 15:01 (now > timestamp("2026-03-01T15:00:00Z") → true)
+03-01 15:01 m matched (lead.name != "" → true)
+03-01 15:01 o timedOut 03-02 15:01 (now > timestamp("2026-03-05T15:00:00Z") → false)
+03-02 15:01 completed`,
 		},
 		{
 			name: "sees what it has set and emitted",

@@ -37,13 +37,13 @@ func SplitArm(journeyID, nodeID string, leadsID int64, weights []int) int {
 	return -1 // not reached: at is below total
 }
 
-// armTold says which arm of the split it is and how large.
-func (n Node) armTold(arm int) string {
+// armReason says which arm of the split it is and how large.
+func (n Node) armReason(arm int) string {
 	if arm < 0 || arm >= len(n.Arms) {
 		return ""
 	}
 	total := 0
-	for _, weight := range n.weights() {
+	for _, weight := range n.Weights() {
 		total += max(weight, 0)
 	}
 	return fmt.Sprintf("arm %d: weight %d of %d", arm+1, n.Arms[arm].Weight, total)

@@ -34,6 +34,8 @@ type stepper struct {
 	effect Effect
 }
 
+// take moves the state by an input: one that is valid at any node, or one of the node at
+// which the enrollment stands. Any other is an error.
 func (r *stepper) take(in Input) error {
 	if in.Kind == InputStart && r.s.Phase == "" {
 		return r.begin(r.d.Start(), "")
@@ -44,11 +46,11 @@ func (r *stepper) take(in Input) error {
 	}
 	if in.Kind == InputExited && r.s.Phase != PhaseDone {
 		r.stop(waypost.EnrollmentExited)
-		r.entry(r.s.Node, waypost.WhatExited, "", in.Reason)
+		r.record(r.s.Node, waypost.WhatExited, "", in.Reason)
 		return nil
 	}
 	if in.Kind == InputFailed && r.s.Phase == PhaseDecide {
-		r.entry(r.s.Node, waypost.WhatFailed, "", in.Reason)
+		r.record(r.s.Node, waypost.WhatFailed, "", in.Reason)
 		r.passed(r.s.Node, "failed")
 		r.stop(waypost.EnrollmentFailed)
 		return nil
@@ -63,6 +65,12 @@ func (r *stepper) take(in Input) error {
 	if !ok {
 		return lacks(r.s.Node)
 	}
+	return r.takeAt(n, in)
+}
+
+// takeAt moves the state by an input that a node of that type expects in the phase of the
+// state; any other is an error.
+func (r *stepper) takeAt(n Node, in Input) error {
 	type expected struct {
 		input InputKind
 		phase Phase
@@ -71,15 +79,15 @@ func (r *stepper) take(in Input) error {
 	switch (expected{in.Kind, r.s.Phase, n.Type}) {
 	case expected{InputSent, PhaseSend, Touchpoint}:
 		if in.Succeed {
-			return r.leave(n, waypost.WhatSent, in.Reason, "delivered", n.Next)
+			return r.leave(n, waypost.WhatSent, in.Reason, "delivered", n.next())
 		}
-		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", cmp.Or(n.OnFailure, n.Next))
+		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", n.wayOr(waypost.WayOnFailure, n.OnFailure))
 	case expected{InputDeferred, PhaseSend, Touchpoint}:
-		r.entry(n.ID, waypost.WhatDeferred, "", in.Reason)
+		r.record(n.ID, waypost.WhatDeferred, "", in.Reason)
 		r.effect.Command = Command{Kind: CommandSend, Node: n.ID, Visit: r.s.Visit}
 		return nil
 	case expected{InputSkipped, PhaseSend, Touchpoint}:
-		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.Next)
+		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.next())
 	case expected{InputDecided, PhaseDecide, Branch},
 		expected{InputDecided, PhaseDecide, Split},
 		expected{InputDecided, PhaseDecide, Enroll}:
@@ -90,22 +98,22 @@ func (r *stepper) take(in Input) error {
 			what, result = waypost.WhatEmitted, "emitted"
 		}
 		if in.Succeed {
-			return r.leave(n, what, in.Reason, result, n.Next)
+			return r.leave(n, what, in.Reason, result, n.next())
 		}
-		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", cmp.Or(n.OnFailure, n.Next))
+		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", n.wayOr(waypost.WayOnFailure, n.OnFailure))
 	case expected{InputDecided, PhaseDecide, WaitUntil}, expected{InputChanged, PhaseWait, WaitUntil}:
 		if !in.Until.IsZero() {
 			return r.wait(n, in.Until.UTC().Round(0), in.Reason)
 		}
-		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", cmp.Or(n.OnMissed, n.Next))
+		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.missed())
 	case expected{InputElapsed, PhaseWait, Delay}, expected{InputElapsed, PhaseWait, WaitUntil}:
-		return r.leave(n, waypost.WhatWaited, "", "waited", n.Next)
+		return r.leave(n, waypost.WhatWaited, "", "waited", n.next())
 	case expected{InputMatched, PhaseAwait, WaitForEvent}:
 		return r.matched(n, in)
 	case expected{InputMatched, PhaseAwait, WaitFor}:
-		return r.leave(n, waypost.WhatMatched, in.Reason, "matched", n.Next)
+		return r.leave(n, waypost.WhatMatched, in.Reason, "matched", n.next())
 	case expected{InputElapsed, PhaseAwait, WaitForEvent}, expected{InputElapsed, PhaseAwait, WaitFor}:
-		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", cmp.Or(n.OnTimeout, n.Next))
+		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", n.wayOr(waypost.WayOnTimeout, n.OnTimeout))
 	}
 	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
 }
@@ -119,48 +127,49 @@ func lacks(node string) error {
 func (r *stepper) begin(id, why string) error {
 	n, ok := r.d.Node(id)
 	if ok && n.Type != Delay && n.Type != WaitForEvent && n.Type != WaitFor {
-		r.entry(n.ID, waypost.WhatEntered, "", why)
+		r.record(n.ID, waypost.WhatEntered, "", why)
 	}
 	return r.enter(id, why)
 }
 
 // took goes on by the arm of a branch or a split, or behind an enroll node.
 func (r *stepper) took(n Node, in Input) error {
-	var result, next string
+	var result string
+	var way waypost.Edge
 	switch n.Type {
 	case Branch:
 		if in.Arm < -1 || in.Arm >= len(n.Cases) {
 			return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
 		}
-		result, next = "otherwise", n.Otherwise
+		result, way = "otherwise", waypost.Edge{Way: waypost.WayOtherwise, Next: n.Otherwise}
 		if in.Arm >= 0 {
-			result, next = caseName(in.Arm), n.Cases[in.Arm].Next
+			result, way = caseName(in.Arm), n.caseWay(in.Arm)
 		}
 	case Split:
 		if in.Arm < 0 || in.Arm >= len(n.Arms) {
 			return fmt.Errorf("node %q has no arm %d", n.ID, in.Arm)
 		}
-		result, next = fmt.Sprintf("arm %d", in.Arm+1), n.Arms[in.Arm].Next
+		result, way = fmt.Sprintf("arm %d", in.Arm+1), n.armWay(in.Arm)
 	default:
-		result, next = "notEnrolled", n.Next
+		result, way = "notEnrolled", n.next()
 		if in.Succeed {
 			result = "enrolled"
 		}
 	}
-	return r.leave(n, waypost.WhatTook, cmp.Or(in.Reason, result), result, next)
+	return r.leave(n, waypost.WhatTook, cmp.Or(in.Reason, result), result, way)
 }
 
 // matched goes on by the event that came.
 func (r *stepper) matched(n Node, in Input) error {
-	awaited, result := n.awaited(), "matched"
+	awaited := n.awaited()
 	if in.Arm < 0 || in.Arm >= len(awaited) {
 		return fmt.Errorf("node %q has no event %d", n.ID, in.Arm)
 	}
+	result, way := "matched", n.next()
 	if len(n.Events) > 0 {
-		result = fmt.Sprintf("event %d", in.Arm+1)
+		result, way = fmt.Sprintf("event %d", in.Arm+1), n.eventWay(in.Arm)
 	}
-	a := awaited[in.Arm]
-	return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+a.Event), result, a.Next)
+	return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+awaited[in.Arm].Event), result, way)
 }
 
 // stop ends the enrollment where it stands. It writes no entry: the request that
@@ -191,15 +200,16 @@ func (r *stepper) moved(in Input) error {
 }
 
 // leave records the result of a node and enters the next one.
-func (r *stepper) leave(n Node, what, reason, result, next string) error {
-	r.entry(n.ID, what, next, reason)
+func (r *stepper) leave(n Node, what, reason, result string, way waypost.Edge) error {
+	r.record(n.ID, what, way.Next, reason)
+	r.effect.Entries[len(r.effect.Entries)-1].Way = way.Way
 	r.passed(n.ID, result)
 	r.s.Until = time.Time{}
-	if next == "" {
+	if way.Next == "" {
 		r.end(n.ID, "no next node")
 		return nil
 	}
-	return r.enter(next, "")
+	return r.enter(way.Next, "")
 }
 
 // enter begins an execution of a node. The entry of a delay, a waitForEvent and a waitFor says
@@ -255,7 +265,7 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 		reason = why + "; " + reason
 	}
 	r.s.Until = until
-	r.entry(n.ID, waypost.WhatEntered, "", reason)
+	r.record(n.ID, waypost.WhatEntered, "", reason)
 	r.effect.Command = Command{Kind: kind, Node: n.ID, Visit: r.s.Visit, Until: until}
 	return nil
 }
@@ -263,10 +273,10 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 // end completes the enrollment.
 func (r *stepper) end(node, reason string) {
 	r.s.Phase, r.s.Status = PhaseDone, waypost.EnrollmentCompleted
-	r.entry(node, waypost.WhatExited, "", reason)
+	r.record(node, waypost.WhatExited, "", reason)
 }
 
-func (r *stepper) entry(node, what, next, reason string) {
+func (r *stepper) record(node, what, next, reason string) {
 	r.s.Seq++
 	r.effect.Entries = append(r.effect.Entries, waypost.TimelineEntry{
 		Seq: r.s.Seq, At: r.at, NodeID: node, What: what, Next: next, Reason: waypost.Clip(reason, maxReason),

@@ -66,7 +66,7 @@ func TestStep_language(t *testing.T) {
 			path: []journey.Visit{{"hello", "delivered"}, {"wait", "waited"}, {"morning", "waited"}, {"bought", "timedOut"}, {"arms", "arm 3"}},
 		},
 		{
-			name: "arm with a reason, nothing to wait for", definition: everything, status: waypost.EnrollmentWaiting, from: 6,
+			name: "arm with a reason, nothing to wait for", definition: strings.Replace(everything, `"lead": "birthday",`, `"lead": "birthday", "onMissed": "again",`, 1), status: waypost.EnrollmentWaiting, from: 6,
 			inputs: append(toArms[:len(toArms):len(toArms)], decided(0, "why"), decided(-1, ""), decidedUntil(0, "missing value"), decidedUntil(20, "")),
 			want: []string{
 				"9 arms took >check why", "-> decide check 6",
@@ -112,10 +112,10 @@ func TestStep_language(t *testing.T) {
 			path:   []journey.Visit{{"n", "skipped"}, {"out", "exited"}},
 		},
 		{
-			name: "a birthday that is not known", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"birthday","next":"in"},{"id":"in","type":"exit"}]}`, status: waypost.EnrollmentCompleted,
+			name: "a birthday that is not known, which nobody is wished a happy one of", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"birthday","next":"wish"},{"id":"wish","type":"touchpoint","webhook":"w"}]}`, status: waypost.EnrollmentCompleted,
 			inputs: []journey.Input{start(), decidedUntil(0, "birthday: missing value")},
-			want:   []string{"1 n entered >", "-> decide n 1", "2 n skipped >in birthday: missing value", "3 in exited >"},
-			path:   []journey.Visit{{"n", "skipped"}, {"in", "exited"}},
+			want:   []string{"1 n entered >", "-> decide n 1", "2 n skipped > birthday: missing value", "3 n exited > no next node"},
+			path:   []journey.Visit{{"n", "skipped"}},
 		},
 		{
 			name: "a date that changes, and is cleared", definition: `{"name":"x","start":"n","nodes":[{"id":"n","type":"waitUntil","lead":"customFields.d","onMissed":"out"},{"id":"out","type":"exit"}]}`, status: waypost.EnrollmentCompleted,

@@ -325,3 +325,47 @@ func TestStep_longReason(t *testing.T) {
 		t.Errorf("a reason of %d bytes, error %v", len(effect.Entries[0].Reason), err)
 	}
 }
+
+// Each outcome of a node has the way of its own that the definition gives it, also where several lead
+// to one node or to the end.
+func TestStep_ways(t *testing.T) {
+	t.Parallel()
+	arm := func(kind journey.InputKind, i int) journey.Input { return journey.Input{Kind: kind, Arm: i} }
+	for node, outcomes := range map[string]map[string]journey.Input{
+		`{"id":"n","type":"touchpoint","webhook":"whk_1","next":"end","onFailure":"end"}`: {
+			"next > end": sent(true, ""), "onFailure > end": sent(false, ""),
+		},
+		`{"id":"n","type":"touchpoint","webhook":"whk_1","next":"end"}`:                                       {"next > end": sent(false, "")},
+		`{"id":"n","type":"touchpoint","webhook":"whk_1"}`:                                                    {"next > ": {Kind: journey.InputSkipped}},
+		`{"id":"n","type":"delay","for":"1h","next":"end"}`:                                                   {"next > end": elapsed()},
+		`{"id":"n","type":"waitForEvent","event":"nb","timeout":"1s","next":"end","onTimeout":"end"}`:         {"next > end": matched(""), "onTimeout > end": elapsed()},
+		`{"id":"n","type":"waitFor","when":"true","timeout":"1s","next":"end","onTimeout":"end"}`:             {"next > end": matched(""), "onTimeout > end": elapsed()},
+		`{"id":"n","type":"waitFor","when":"true","timeout":"1s","next":"end"}`:                               {"next > end": elapsed()},
+		`{"id":"n","type":"waitUntil","lead":"birthday","time":"09:00","next":"end","onMissed":"end"}`:        {"onMissed > end": decided(0, "")},
+		`{"id":"n","type":"split","arms":[{"weight":1,"next":"end"},{"weight":1,"next":"end"},{"weight":1}]}`: {"arm:0 > end": decided(0, ""), "arm:1 > end": decided(1, ""), "arm:2 > ": decided(2, "")},
+		`{"id":"n","type":"enroll","journey":"jrn_1","next":"end"}`:                                           {"next > end": decided(0, "")},
+		`{"id":"n","type":"emit","event":"x","next":"end","onFailure":"end"}`:                                 {"onFailure > end": decided(0, "")},
+		`{"id":"n","type":"branch","cases":[{"when":"true","next":"end"},{"when":"true","next":"end"},{"when":"true"}],"otherwise":"end"}`: {
+			"case:0 > end": decided(0, ""), "case:1 > end": decided(1, ""), "case:2 > ": decided(2, ""), "otherwise > end": decided(-1, ""),
+		},
+		`{"id":"n","type":"waitForEvent","events":[{"event":"a","next":"end"},{"event":"b b","next":"end"},{"event":"a"}],"timeout":"1s"}`: {
+			"event:a > end": arm(journey.InputMatched, 0), "event:b b > end": arm(journey.InputMatched, 1), "event:a > ": arm(journey.InputMatched, 2), "onTimeout > ": elapsed(),
+		},
+	} {
+		d := parse(t, `{"name":"x","start":"n","nodes":[`+node+`,{"id":"end","type":"exit"}]}`)
+		s, _, err := journey.Step(d, journey.State{}, journey.Input{Kind: journey.InputStart, At: noon})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want, in := range outcomes {
+			in.At = noon
+			_, effect, err := journey.Step(d, s, in)
+			if err != nil {
+				t.Fatalf("%s: %v", node, err)
+			}
+			if e := effect.Entries[0]; e.Way+" > "+e.Next != want || effect.Entries[1].Way != "" {
+				t.Errorf("%s: left by %q > %q, want %q", node, e.Way, e.Next, want)
+			}
+		}
+	}
+}

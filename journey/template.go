@@ -38,7 +38,7 @@ func compileTemplate(source string, touchpoint func(id string) bool) (*liquid.Te
 	if !strings.Contains(source, "{{") && !strings.Contains(source, "{%") {
 		return nil, nil
 	}
-	t, err := liquid.Compile(source)
+	t, err := liquid.Compile(source, templateType)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,38 @@ func compileTemplate(source string, touchpoint func(id string) bool) (*liquid.Te
 	return t, nil
 }
 
+// leadTypes are the types of the fields of leads that are no texts.
+var leadTypes = map[string]liquid.Type{
+	"leadsId": liquid.Number, "leadsGroup": liquid.Number, "region": liquid.Number, "gender": liquid.Number, "test": liquid.Boolean,
+	"mobilePhone": liquid.List, "createdAt": liquid.Moment, "updatedAt": liquid.Moment, "customFields": liquid.Unknown, "consents": liquid.Unknown,
+}
+
+// touchpointTypes are the types of touchpointMembers.
+var touchpointTypes = map[string]liquid.Type{"succeed": liquid.Boolean, "httpStatus": liquid.Number, "message": liquid.Text, "attempts": liquid.Number}
+
+// templateType is what a template's variable holds whenever it is set.
+func templateType(path []string) liquid.Type {
+	known := func(name string) bool { _, ok := members()[path[0]][name]; return ok }
+	switch {
+	case len(path) == 1 && path[0] == varNow:
+		return liquid.Moment
+	case len(path) == 1 && path[0] == varToday:
+		return liquid.Text
+	case len(path) == 2 && path[0] == varLead:
+		if t, ok := leadTypes[path[1]]; ok || !known(path[1]) {
+			return t
+		}
+		return liquid.Text
+	case len(path) == 2 && path[0] == varJourney && path[1] == "version":
+		return liquid.Number
+	case len(path) == 2 && known(path[1]) && (path[0] == varJourney || path[1] == "id" || path[1] == "entryKey"):
+		return liquid.Text
+	case len(path) == 3 && path[0] == varTouchpoints:
+		return touchpointTypes[path[2]]
+	}
+	return liquid.Unknown
+}
+
 // unknownVariable returns what is wrong with the names that a template reads: they
 // would quietly render nothing. It is empty if nothing is.
 func unknownVariable(path []string, touchpoint func(id string) bool) string {
@@ -64,7 +96,7 @@ func unknownVariable(path []string, touchpoint func(id string) bool) string {
 	known, ok := members()[root]
 	switch {
 	case root == varEvent:
-		return "event is known in the condition of a waitForEvent, of an entry and of a goal only; that which an enrollment began by is enrollment.event"
+		return eventKnown + "; that which an enrollment began by is enrollment.event"
 	case !ok && root != varTouchpoints && root != varNow && root != varToday:
 		return fmt.Sprintf("there is no variable %q; the variables are %s", waypost.Clip(root, 64), variableNames())
 	case len(path) < 2:

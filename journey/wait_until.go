@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"waypost"
-	"waypost/journey/liquid"
 )
 
 // Why there is nothing to wait for at a waitUntil, beside missingValue.
@@ -98,26 +97,26 @@ func (n Node) Follow(lead waypost.Lead, since, planned, now time.Time) (until ti
 	if until, reason = NextInstant(n, lead, later(from, since)); reason == "" {
 		reason = changed
 	}
-	return until, n.dateTold(reason)
+	return until, n.dateReason(reason)
 }
 
 // changed is what the timeline says of a wait that goes on to another end.
 const changed = "changed"
 
-// dateTold says which date of the lead the node waits for, and why there is none to wait
+// dateReason says which date of the lead the node waits for, and why there is none to wait
 // for, if why says so: "customFields.renewalDate -72h: in the past".
-func (n Node) dateTold(why string) string {
+func (n Node) dateReason(why string) string {
 	if n.Lead == "" {
 		return why
 	}
-	told := n.Lead
+	date := n.Lead
 	if n.Offset != "" {
-		told += " " + n.Offset
+		date += " " + n.Offset
 	}
 	if why != "" {
-		told += ": " + why
+		date += ": " + why
 	}
-	return told
+	return date
 }
 
 // birthday tells whether the end of the wait would tell the lead's birthday.
@@ -229,6 +228,15 @@ func (d occasion) after(now time.Time, offset time.Duration, s schedule) time.Ti
 	return at
 }
 
+// yearlyFormat is how a day without a year is written.
+const yearlyFormat = "--01-02"
+
+// dayOfYear reads a day without a year, --12-31.
+func dayOfYear(s string) (d occasion, ok bool) {
+	t, err := time.Parse(yearlyFormat, s)
+	return occasion{Time: t, yearly: err == nil}, err == nil
+}
+
 // in is the date in a year. 29 February is the day before in years without it: the
 // date stays in its month, and no birthday is late.
 func (d occasion) in(year int) time.Time {
@@ -272,7 +280,7 @@ const (
 // parseDate reads a date as templates do, but takes a text of digits for seconds only if
 // it is sure to be some.
 func parseDate(s string) (t time.Time, zoned, ok bool) {
-	t, zoned, ok = liquid.ParseDate(s)
+	t, zoned, ok = waypost.ParseDate(s)
 	if zoned && strings.Trim(strings.TrimSpace(s), "0123456789") == "" {
 		ok = t.Unix() >= minUnix && t.Unix() <= maxUnix
 	}
@@ -310,8 +318,8 @@ func leadDate(lead *waypost.Lead, name string) (d occasion, reason string) {
 	if written = strings.TrimSpace(written); written == "" {
 		return occasion{}, missingValue
 	}
-	if t, err := time.Parse("--01-02", written); err == nil {
-		return occasion{Time: t, yearly: true}, ""
+	if d, ok := dayOfYear(written); ok {
+		return d, ""
 	}
 	if name == birthday {
 		t, err := time.Parse(time.DateOnly, written)

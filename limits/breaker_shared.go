@@ -48,14 +48,14 @@ type Breakers struct {
 	now    func() time.Time
 
 	mu       sync.Mutex // of all below
-	entries  map[string]*entry
-	sweep    int // at how many entries idle ones are dropped
+	locals   map[string]*localBreaker
+	sweep    int // at how many locals idle ones are dropped
 	opened   uint64
 	reclosed uint64
 }
 
-// entry is what this process knows of a breaker.
-type entry struct {
+// localBreaker is what this process knows of a breaker.
+type localBreaker struct {
 	circuit string
 	talk    sync.Mutex // held while the breaker is changed, in Redis or here
 
@@ -73,7 +73,7 @@ type entry struct {
 // breaker opens or closes in this process, and when Redis goes away and is back.
 // While there is a Redis, its clock counts instead of now.
 func NewBreakers(client redis.UniversalClient, log *slog.Logger, now func() time.Time) *Breakers {
-	return &Breakers{client: client, log: log, now: now, entries: map[string]*entry{}, sweep: maxCircuits, gate: gate{
+	return &Breakers{client: client, log: log, now: now, locals: map[string]*localBreaker{}, sweep: maxCircuits, gate: gate{
 		now: now, log: log,
 		away: "the breakers' Redis is away: every process has its own breakers", back: "the breakers' Redis is back",
 	}}
@@ -84,7 +84,7 @@ func NewBreakers(client redis.UniversalClient, log *slog.Logger, now func() time
 // Failed when an attempt has ended, or to Return if none was made. A probe that has not
 // ended after lease counts as lost. The others should stay away for wait.
 func (b *Breakers) Admit(ctx context.Context, circuit string, n int, lease time.Duration) (granted int, ticket int64, wait time.Duration) {
-	e := b.entry(circuit)
+	e := b.find(circuit)
 	e.mu.Lock()
 	if !e.state.Open && b.now().Sub(e.synced) < syncEvery {
 		defer e.mu.Unlock()
@@ -105,8 +105,8 @@ func (b *Breakers) Admit(ctx context.Context, circuit string, n int, lease time.
 // Alive says that an attempt has shown a receiver that works. If it returns a
 // function, the caller is to tell all who wait for the breaker, and then to call
 // that; waited says that this attempt was one of those.
-func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, waited bool) (told func(context.Context)) {
-	e := b.entry(circuit)
+func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, waited bool) (announced func(context.Context)) {
+	e := b.find(circuit)
 	e.mu.Lock()
 	probe := e.state.Open
 	if e.state.Epoch != ticket {
@@ -117,7 +117,7 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	if !probe {
 		now := e.alive
 		e.tally.alive(e.state.most(), now)
-		waited = waited && !e.state.Told && e.state.Telling <= now
+		waited = waited && !e.state.Announced && e.state.Telling <= now
 	}
 	e.mu.Unlock()
 	if !probe && !waited {
@@ -137,9 +137,9 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	// If it is not called within tellTime, another caller is asked to tell. A caller that
 	// tells of one closing knows nothing of who waits for the next.
 	return func(ctx context.Context) {
-		b.change(ctx, b.entry(circuit), func(c *breaker, _ int64) {
+		b.change(ctx, b.find(circuit), func(c *breaker, _ int64) {
 			if !c.Open && c.Epoch == closing {
-				c.Told, c.Telling = true, 0
+				c.Announced, c.Telling = true, 0
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 // again and again, and only if none has succeeded since it began, because the slow ones
 // end last.
 func (b *Breakers) Failed(ctx context.Context, circuit string, ticket int64, first, answered bool, took time.Duration) {
-	e := b.entry(circuit)
+	e := b.find(circuit)
 	e.mu.Lock()
 	probe, trips := e.state.Open, false
 	began := e.time(b.now()) - took.Milliseconds()
@@ -179,7 +179,7 @@ func (b *Breakers) Failed(ctx context.Context, circuit string, ticket int64, fir
 // Return says that no attempt was made with the ticket: if it was a probe's,
 // another may be made.
 func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
-	e := b.entry(circuit)
+	e := b.find(circuit)
 	if known, _ := b.known(e); known.Open && known.Epoch == ticket {
 		b.change(ctx, e, func(c *breaker, now int64) {
 			if c.Open && c.Epoch == ticket {
@@ -192,7 +192,7 @@ func (b *Breakers) Return(ctx context.Context, circuit string, ticket int64) {
 // Holds tells whether the breaker is open or half-open. A caller that first records that
 // it waits, and then asks this, is not left behind when all are told.
 func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
-	e := b.entry(circuit)
+	e := b.find(circuit)
 	b.change(ctx, e, func(*breaker, int64) {})
 	known, _ := b.known(e)
 	return known.Open
@@ -202,7 +202,7 @@ func (b *Breakers) Holds(ctx context.Context, circuit string) bool {
 // if it is closed. All processes that share a Redis know an opening by the same time.
 func (b *Breakers) OpenSince(circuit string) time.Time {
 	b.mu.Lock()
-	e := b.entries[circuit]
+	e := b.locals[circuit]
 	b.mu.Unlock()
 	if e == nil {
 		return time.Time{}
@@ -232,7 +232,7 @@ func (b *Breakers) State(ctx context.Context, circuit string) (State, bool) {
 		return err
 	}
 	if b.client == nil {
-		c, now = b.known(b.entry(circuit))
+		c, now = b.known(b.find(circuit))
 	} else if !b.gate.call(ctx, look) {
 		return State{}, false
 	}
@@ -263,7 +263,7 @@ func (b *Breakers) Changes() (opened, closed uint64) {
 // or none of them is due for longer.
 func (b *Breakers) Open(ctx context.Context) (n int) {
 	b.mu.Lock()
-	seen := maps.Clone(b.entries)
+	seen := maps.Clone(b.locals)
 	b.mu.Unlock()
 	for circuit, e := range seen {
 		if before, _ := b.known(e); !before.Open || !b.Holds(ctx, circuit) {
@@ -276,16 +276,16 @@ func (b *Breakers) Open(ctx context.Context) (n int) {
 	return n
 }
 
-func (b *Breakers) entry(circuit string) *entry {
+func (b *Breakers) find(circuit string) *localBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[circuit]
+	e := b.locals[circuit]
 	if e == nil {
-		if len(b.entries) >= b.sweep {
+		if len(b.locals) >= b.sweep {
 			b.dropIdle()
 		}
-		e = &entry{circuit: circuit}
-		b.entries[circuit] = e
+		e = &localBreaker{circuit: circuit}
+		b.locals[circuit] = e
 	}
 	return e
 }
@@ -294,21 +294,21 @@ func (b *Breakers) entry(circuit string) *entry {
 // of a fixed size would forget open ones. The caller holds mu.
 func (b *Breakers) dropIdle() {
 	now := b.now()
-	for circuit, e := range b.entries {
+	for circuit, e := range b.locals {
 		e.mu.Lock()
 		if !e.state.Open && now.Sub(e.synced) > calm {
-			delete(b.entries, circuit)
+			delete(b.locals, circuit)
 		}
 		e.mu.Unlock()
 	}
-	b.sweep = max(maxCircuits, 2*len(b.entries))
+	b.sweep = max(maxCircuits, 2*len(b.locals))
 }
 
 // time is the time of the breaker's clock, in milliseconds. The caller holds mu.
-func (e *entry) time(local time.Time) int64 { return local.UnixMilli() + e.skew }
+func (e *localBreaker) time(local time.Time) int64 { return local.UnixMilli() + e.skew }
 
 // known is what this process knows of a breaker, and the time of its clock.
-func (b *Breakers) known(e *entry) (c breaker, now int64) {
+func (b *Breakers) known(e *localBreaker) (c breaker, now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state, e.time(b.now())
@@ -317,7 +317,7 @@ func (b *Breakers) known(e *entry) (c breaker, now int64) {
 // change counts what was tallied and applies something to a breaker, in Redis if
 // that answers; apply may be called several times. It is false, and nothing is
 // changed, if other processes changed the breaker all the time.
-func (b *Breakers) change(ctx context.Context, e *entry, apply func(c *breaker, now int64)) bool {
+func (b *Breakers) change(ctx context.Context, e *localBreaker, apply func(c *breaker, now int64)) bool {
 	e.talk.Lock()
 	defer e.talk.Unlock()
 	e.mu.Lock()
@@ -332,7 +332,7 @@ func (b *Breakers) change(ctx context.Context, e *entry, apply func(c *breaker, 
 	swap := func() (err error) {
 		before, after, now, err = b.swap(ctx, e.circuit, counted, func(c *breaker, now int64) {
 			if alone && !c.Open { // the callers that this process has sent away meanwhile wait
-				c.Told, c.Telling = false, 0
+				c.Announced, c.Telling = false, 0
 				c.Epoch++ // whoever is telling now does not know of them
 			}
 			apply(c, now)
@@ -340,19 +340,19 @@ func (b *Breakers) change(ctx context.Context, e *entry, apply func(c *breaker, 
 		return err
 	}
 	if b.client != nil && b.gate.call(ctx, swap) {
-		b.keep(ctx, e, before, after, now, alone && after == nil)
+		b.note(ctx, e, before, after, now, alone && after == nil)
 		return after != nil
 	}
 	before, now = b.known(e)
 	local := before
 	local.count(counted, now)
 	apply(&local, now)
-	b.keep(ctx, e, before, &local, now, b.client != nil && (alone || local.Open))
+	b.note(ctx, e, before, &local, now, b.client != nil && (alone || local.Open))
 	return true
 }
 
-// keep notes what a breaker is now; a nil after is what it was.
-func (b *Breakers) keep(ctx context.Context, e *entry, before breaker, after *breaker, now int64, alone bool) {
+// note sets what a breaker is now; a nil after is what it was.
+func (b *Breakers) note(ctx context.Context, e *localBreaker, before breaker, after *breaker, now int64, alone bool) {
 	if after == nil {
 		after = &before
 	}

@@ -313,7 +313,7 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 	t.Parallel()
 	eachBreakers(t, func(t *testing.T, w *worlds) {
 		a, b := w.processes[0], w.processes[1]
-		ask := func(p *Breakers, waited bool) (told func(context.Context)) {
+		ask := func(p *Breakers, waited bool) (announced func(context.Context)) {
 			granted, ticket, _ := p.Admit(t.Context(), circuitName, 1, time.Minute)
 			if granted != 1 {
 				t.Fatal("not admitted")
@@ -333,11 +333,11 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 		if ask(b, false) != nil {
 			t.Error("somebody who has not waited is asked")
 		}
-		told := ask(b, true)
-		if told == nil {
+		announced := ask(b, true)
+		if announced == nil {
 			t.Fatal("nobody is asked in place of one who was lost")
 		}
-		told(t.Context())
+		announced(t.Context())
 		w.advance(tellTime)
 		if ask(a, true) != nil || ask(b, true) != nil {
 			t.Error("one is asked after all were told")
@@ -352,10 +352,10 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 		}
 		late(t.Context())
 		w.advance(tellTime)
-		if told = ask(a, true); told == nil {
+		if announced = ask(a, true); announced == nil {
 			t.Fatal("those who waited for the second closing are left behind")
 		}
-		told(t.Context())
+		announced(t.Context())
 		if w.server == nil {
 			return
 		}
@@ -371,7 +371,7 @@ func TestBreakerHasSomebodyTell(t *testing.T) {
 
 // A breaker that opens and closes all the time takes more and more to open: it
 // would only be in the way.
-func TestBreakerGrowsPatient(t *testing.T) {
+func TestBreakerNeedsMoreEachTime(t *testing.T) {
 	t.Parallel()
 	eachBreakers(t, func(t *testing.T, w *worlds) {
 		b := w.processes[0]
@@ -565,7 +565,7 @@ func TestBreakerTellsThoseOfAnOutage(t *testing.T) {
 	w := &worlds{clock: clock, server: server}
 	w.advance(0)
 	b := NewBreakers(connect(t, server.Addr()), silent, clock.Now)
-	ask := func() (told func(context.Context)) {
+	ask := func() (announced func(context.Context)) {
 		granted, ticket, _ := b.Admit(t.Context(), circuitName, 1, time.Minute)
 		if granted != 1 {
 			t.Fatal("not admitted")
@@ -592,11 +592,11 @@ func TestBreakerTellsThoseOfAnOutage(t *testing.T) {
 	if b.Holds(t.Context(), circuitName) {
 		t.Fatal("what Redis says does not count when it is back")
 	}
-	told := ask()
-	if told == nil {
+	announced := ask()
+	if announced == nil {
 		t.Fatal("those who were sent away meanwhile are left behind")
 	}
-	told(t.Context())
+	announced(t.Context())
 	w.advance(tellTime)
 	if ask() != nil {
 		t.Error("one is asked after all were told")
@@ -645,7 +645,7 @@ func TestBreakersForgetIdleCircuits(t *testing.T) {
 		}
 		clock.advance(time.Second)
 	}
-	if n := len(b.entries); n > 2*maxCircuits || !b.Holds(t.Context(), "whk_0") {
+	if n := len(b.locals); n > 2*maxCircuits || !b.Holds(t.Context(), "whk_0") {
 		t.Errorf("%d circuits are remembered, the open one: %v", n, b.Holds(t.Context(), "whk_0"))
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 const (
 	// leasePart is the part of a second's tokens, and of a burst, that a process takes
-	// from Redis at a time. What it does not use is lost to others: little enough to
-	// go unnoticed, and none of a limit below fifty.
+	// from Redis at a time. Tokens that it does not use are lost to other processes: little
+	// enough to go unnoticed, and none of a limit below fifty.
 	leasePart = 50
 	// leaseLife is how long a process may use what it has taken.
 	leaseLife = time.Second
@@ -55,8 +55,8 @@ func (s *Leases) Take(ctx context.Context, key string, perSecond, burst int) Tak
 		defer l.mu.Unlock()
 		return l.use(now)
 	}
-	// One call takes for all; another one meanwhile takes a token for itself, so that it
-	// waits for its own round trip only.
+	// The first call fills the lease; a call that comes meanwhile takes one token from Redis
+	// for itself, so that it waits for its own round trip only.
 	fills := !l.filling
 	l.filling = true
 	l.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -30,50 +31,97 @@ type Nonces struct {
 	// was away and stands nowhere else: it is asked also when Redis is back.
 	mirror, local *recent
 
+	epochs // what Redis is known to remember
+
 	mu      sync.Mutex
 	waiting []*asked // for the next round trip
 	asking  bool     // whether one is under way
 }
 
 // NewNonces returns nonces kept in client, which should have been made with
-// ClientOptions.
-func NewNonces(client redis.UniversalClient) *Nonces { return newNonces(client, time.Now, maxRecent) }
-
-func newNonces(client redis.UniversalClient, now func() time.Time, limit int) *Nonces {
-	return &Nonces{client: client, gate: gate{now: now}, now: now, mirror: newRecent(limit), local: newRecent(limit)}
+// ClientOptions, and a horizon that outlives it.
+func NewNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger) *Nonces {
+	return newNonces(client, horizon, log, time.Now, maxRecent)
 }
 
-// Use marks key as used for 660 seconds and tells whether it was not used before:
-// of any number of concurrent calls with one key, in all processes, exactly one
-// is told true. An error means that Redis did not answer within the client's
-// time-outs; the key may then be marked or not.
-func (n *Nonces) Use(ctx context.Context, key string) (fresh bool, err error) {
+func newNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger, now func() time.Time, limit int) *Nonces {
+	return &Nonces{
+		client: client, gate: gate{now: now}, now: now, mirror: newRecent(limit), local: newRecent(limit),
+		epochs: epochs{client: client, horizon: horizon, log: log},
+	}
+}
+
+// Use marks key, of a request that was signed at some time, as used for 660 seconds and tells
+// whether it was not used before: of any number of concurrent calls with one key, in all
+// processes, exactly one is told true. If Redis has forgotten nonces that the request could
+// have used, because it was signed in or before the second since, it is told false and since.
+// An error means that Redis, or the horizon, did not answer within the client's time-outs; the key
+// may then be marked or not.
+func (n *Nonces) Use(ctx context.Context, key string, signed time.Time) (unused bool, since time.Time, err error) {
 	print, now := fingerprintOf(key), n.now()
 	if n.local.has(print, now) || n.mirror.has(print, now) {
-		return false, nil
+		return false, since, nil
 	}
 	if !n.gate.enter() {
-		return false, ErrAway
+		return false, since, ErrAway
 	}
-	fresh, err = n.ask(ctx, "waypost:nonce:"+key)
+	a, err := n.ask(ctx, "waypost:nonce:"+key)
 	if err != nil {
-		return false, fmt.Errorf("use nonce: %w", err)
+		return false, since, fmt.Errorf("use nonce: %w", err)
 	}
 	n.mirror.add(print, now, true)
-	return fresh, nil
+	if a.unused && signed.Unix() <= a.until {
+		return false, time.Unix(a.until, 0), nil
+	}
+	if a.unused && signed.Unix() > a.at.Unix()+clockSlack {
+		// Redis may have forgotten before the horizon was written: the epoch that began then does not
+		// refuse this request once more, so it is not accepted now.
+		wrote, err := n.raise(ctx, signed.Add(raiseAhead))
+		if err != nil {
+			return false, since, fmt.Errorf("use nonce: %w", err)
+		}
+		if wrote {
+			until, err := n.refusedUntil(ctx)
+			if err != nil {
+				return false, since, fmt.Errorf("use nonce: %w", err)
+			}
+			if until != a.until {
+				return false, signed, nil
+			}
+		}
+	}
+	return a.unused, since, nil
 }
 
-// asked is one key that Redis is asked about.
+// refusedUntil asks up to which second requests are refused now; 0 if none are.
+func (n *Nonces) refusedUntil(ctx context.Context) (until int64, err error) {
+	a, err := n.ask(ctx, "")
+	return a.until, err
+}
+
+// Begin has Redis' memory be known before the first request, and returns the second up to which
+// requests are refused because it has forgotten; the zero time if there is none.
+func (n *Nonces) Begin(ctx context.Context) (until time.Time, err error) {
+	second, err := n.refusedUntil(ctx)
+	if err != nil || second == 0 {
+		return until, err
+	}
+	return time.Unix(second, 0), nil
+}
+
+// asked is one key that Redis is asked about; "": none.
 type asked struct {
-	key   string
-	fresh bool
-	err   error
-	done  chan struct{}
+	key    string
+	unused bool
+	until  int64     // requests that were signed up to this second are refused, see epoch
+	at     time.Time // Redis' time
+	err    error
+	done   chan struct{}
 }
 
 // ask marks key in Redis. Calls during a round trip share the next one: a busy gateway
 // spends more on the round trips than on anything else that guards a request.
-func (n *Nonces) ask(ctx context.Context, key string) (fresh bool, err error) {
+func (n *Nonces) ask(ctx context.Context, key string) (asked, error) {
 	a := &asked{key: key, done: make(chan struct{})}
 	n.mu.Lock()
 	n.waiting = append(n.waiting, a)
@@ -85,9 +133,9 @@ func (n *Nonces) ask(ctx context.Context, key string) (fresh bool, err error) {
 	}
 	select {
 	case <-a.done:
-		return a.fresh, a.err
+		return *a, a.err
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return asked{}, ctx.Err()
 	}
 }
 
@@ -103,37 +151,56 @@ func (n *Nonces) askAll() {
 		if len(batch) == 0 {
 			return
 		}
-		answers := make([]*redis.BoolCmd, len(batch))
-		// The error is also that of each command. A caller may leave before; the client's
-		// time-outs bound how long this takes. A round trip that fails is one failure,
-		// however many calls share it.
-		_, err := n.client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
-			for i, a := range batch {
-				answers[i] = p.SetNX(context.Background(), a.key, 1, nonceLifetime)
-			}
-			return nil
-		})
-		if n.gate.leave(err == nil); err != nil {
-			n.gate.miss(len(batch) - 1)
-		}
+		n.askBatch(batch)
+	}
+}
+
+// askBatch marks keys in one round trip, which then looks whether Redis remembers: one that
+// has forgotten any of them before it was marked shows that, whatever happens in between. A caller
+// may leave before; the client's time-outs bound how long this takes. A round trip that fails is
+// one failure, however many calls share it.
+func (n *Nonces) askBatch(batch []*asked) {
+	ctx := context.Background()
+	answers := make([]*redis.BoolCmd, len(batch))
+	var looked look
+	// The error is that of any command; that of the clock tells whether Redis has answered.
+	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, a := range batch {
-			a.fresh, a.err = answers[i].Result()
-			close(a.done)
+			if a.key != "" {
+				answers[i] = p.SetNX(ctx, a.key, 1, nonceLifetime)
+			}
 		}
+		looked = lookIn(ctx, p)
+		return nil
+	})
+	at, err := looked.clock.Result()
+	if n.gate.leave(err == nil); err != nil {
+		n.gate.miss(len(batch) - 1)
+	}
+	var until int64
+	if err == nil {
+		until, err = n.check(ctx, looked)
+	}
+	for i, a := range batch {
+		a.until, a.at, a.err = until, at, err
+		if answers[i] != nil && err == nil {
+			a.unused, a.err = answers[i].Result()
+		}
+		close(a.done)
 	}
 }
 
 // UseLocal does what Use does for this process alone, for requests that go on
 // while Redis is away. It also refuses the nonces that this process used
 // before. ErrFull means that it cannot promise to remember the key.
-func (n *Nonces) UseLocal(key string) (fresh bool, err error) {
+func (n *Nonces) UseLocal(key string) (unused bool, err error) {
 	print, now := fingerprintOf(key), n.now()
 	if n.mirror.has(print, now) {
 		return false, nil
 	}
-	fresh, added := n.local.add(print, now, false)
+	unused, added := n.local.add(print, now, false)
 	if !added {
 		return false, ErrFull
 	}
-	return fresh, nil
+	return unused, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -55,6 +56,29 @@ func eachRedis(t *testing.T, test func(t *testing.T, client *redis.Client)) {
 // uniqueKey keeps runs on one server apart.
 func uniqueKey(t *testing.T) string { return fmt.Sprintf("%s/%d", t.Name(), time.Now().UnixNano()) }
 
+// memory is a horizon of one process.
+type memory struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (m *memory) NonceHorizon(context.Context) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at, nil
+}
+
+func (m *memory) RaiseNonceHorizon(_ context.Context, to time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if to.After(m.at) {
+		m.at = to
+	}
+	return nil
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
 type testClock struct{ ns atomic.Int64 }
 
 func newTestClock() *testClock {
@@ -70,19 +94,19 @@ func TestUseOnce(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		key := uniqueKey(t)
-		a, b := NewNonces(client), NewNonces(client) // two processes
+		a, b := NewNonces(client, &memory{}, quiet), NewNonces(client, &memory{}, quiet) // two processes
 		for i, n := range []*Nonces{a, b, a, b} {
-			fresh, err := n.Use(t.Context(), key)
-			if err != nil || fresh != (i == 0) {
-				t.Errorf("call %d: fresh %t, %v", i, fresh, err)
+			unused, _, err := n.Use(t.Context(), key, time.Now())
+			if err != nil || unused != (i == 0) {
+				t.Errorf("call %d: unused %t, %v", i, unused, err)
 			}
 		}
 		ttl, err := client.TTL(t.Context(), "waypost:nonce:"+key).Result()
 		if err != nil || ttl <= 650*time.Second || ttl > 660*time.Second {
 			t.Errorf("kept for %s, %v; want 660 s", ttl, err)
 		}
-		if fresh, err := a.Use(t.Context(), key+"'"); err != nil || !fresh {
-			t.Errorf("another nonce: fresh %t, %v", fresh, err)
+		if unused, _, err := a.Use(t.Context(), key+"'", time.Now()); err != nil || !unused {
+			t.Errorf("another nonce: unused %t, %v", unused, err)
 		}
 	})
 }
@@ -92,54 +116,54 @@ func TestUseConcurrently(t *testing.T) {
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		// The time-outs are for a Redis that is away, not for a machine that runs many
 		// tests at once.
-		processes := []*Nonces{patient(t, client), patient(t, client), patient(t, client)}
+		processes := []*Nonces{withLongTimeouts(t, client), withLongTimeouts(t, client), withLongTimeouts(t, client)}
 		for round := range 3 {
 			key := fmt.Sprintf("%s/%d", uniqueKey(t), round)
-			var fresh atomic.Int64
+			var unused atomic.Int64
 			start := make(chan struct{})
 			var group sync.WaitGroup
 			for i := range 200 {
 				group.Go(func() {
 					<-start
-					ok, err := processes[i%len(processes)].Use(t.Context(), key)
+					ok, _, err := processes[i%len(processes)].Use(t.Context(), key, time.Now())
 					if err != nil {
 						t.Error(err)
 					}
 					if ok {
-						fresh.Add(1)
+						unused.Add(1)
 					}
 				})
 			}
 			close(start)
 			group.Wait()
-			if n := fresh.Load(); n != 1 {
-				t.Errorf("round %d: %d calls were told that the nonce is fresh, want 1", round, n)
+			if n := unused.Load(); n != 1 {
+				t.Errorf("round %d: %d calls were told that the nonce is unused, want 1", round, n)
 			}
 		}
 	})
 }
 
-func patient(t *testing.T, like *redis.Client) *Nonces {
+func withLongTimeouts(t *testing.T, like *redis.Client) *Nonces {
 	t.Helper()
 	o := ClientOptions(&redis.Options{Addr: like.Options().Addr, Username: like.Options().Username, Password: like.Options().Password, DB: like.Options().DB})
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	return NewNonces(client)
+	return NewNonces(client, &memory{}, quiet)
 }
 
 func TestNonceIsForgottenAfterItsLifetime(t *testing.T) {
 	t.Parallel()
 	server, clock := miniredis.RunT(t), newTestClock()
-	n := newNonces(connect(t, server.Addr()), clock.Now, 10)
+	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, clock.Now, 10)
 	for _, step := range []struct {
 		advance time.Duration
-		fresh   bool
+		unused  bool
 	}{{0, true}, {659 * time.Second, false}, {2 * time.Second, true}} {
 		clock.advance(step.advance)
 		server.FastForward(step.advance)
-		if fresh, err := n.Use(t.Context(), "key"); err != nil || fresh != step.fresh {
-			t.Errorf("after %s more: fresh %t, %v", step.advance, fresh, err)
+		if unused, _, err := n.Use(t.Context(), "key", time.Now()); err != nil || unused != step.unused {
+			t.Errorf("after %s more: unused %t, %v", step.advance, unused, err)
 		}
 	}
 }
@@ -149,27 +173,27 @@ func TestNonceIsForgottenAfterItsLifetime(t *testing.T) {
 func TestRedisAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server, clock := miniredis.RunT(t), newTestClock()
-	n := newNonces(connect(t, server.Addr()), clock.Now, 10)
+	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, clock.Now, 10)
 	use := func(key string, want bool) {
 		t.Helper()
-		if fresh, err := n.Use(t.Context(), key); err != nil || fresh != want {
-			t.Errorf("Use(%s): fresh %t, %v; want %t", key, fresh, err, want)
+		if unused, _, err := n.Use(t.Context(), key, time.Now()); err != nil || unused != want {
+			t.Errorf("Use(%s): unused %t, %v; want %t", key, unused, err, want)
 		}
 	}
 	local := func(key string, want bool) {
 		t.Helper()
-		if fresh, err := n.UseLocal(key); err != nil || fresh != want {
-			t.Errorf("UseLocal(%s): fresh %t, %v; want %t", key, fresh, err, want)
+		if unused, err := n.UseLocal(key); err != nil || unused != want {
+			t.Errorf("UseLocal(%s): unused %t, %v; want %t", key, unused, err, want)
 		}
 	}
 	use("before", true)
 	server.Close()
 	for i := range tolerated {
-		if fresh, err := n.Use(t.Context(), "during"); err == nil || fresh || errors.Is(err, ErrAway) {
-			t.Errorf("try %d without Redis: fresh %t, %v", i, fresh, err)
+		if unused, _, err := n.Use(t.Context(), "during", time.Now()); err == nil || unused || errors.Is(err, ErrAway) {
+			t.Errorf("try %d without Redis: unused %t, %v", i, unused, err)
 		}
 	}
-	if _, err := n.Use(t.Context(), "during"); !errors.Is(err, ErrAway) {
+	if _, _, err := n.Use(t.Context(), "during", time.Now()); !errors.Is(err, ErrAway) {
 		t.Errorf("after %d failures: %v, want ErrAway without another try", tolerated, err)
 	}
 	local("during", true)
@@ -178,7 +202,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Use(t.Context(), "after"); !errors.Is(err, ErrAway) {
+	if _, _, err := n.Use(t.Context(), "after", time.Now()); !errors.Is(err, ErrAway) {
 		t.Errorf("before the next probe: %v", err)
 	}
 	clock.advance(probeEvery)
@@ -194,10 +218,10 @@ func TestRedisAwayAndBack(t *testing.T) {
 func TestHealsByItself(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
-	n := NewNonces(connect(t, server.Addr()))
+	n := NewNonces(connect(t, server.Addr()), &memory{}, quiet)
 	server.Close()
 	for i := range 30 {
-		if _, err := n.Use(t.Context(), fmt.Sprint("away", i)); err == nil {
+		if _, _, err := n.Use(t.Context(), fmt.Sprint("away", i), time.Now()); err == nil {
 			t.Fatal("a call without Redis succeeded")
 		}
 	}
@@ -206,8 +230,8 @@ func TestHealsByItself(t *testing.T) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for i := 0; ; i++ {
-		if fresh, err := n.Use(t.Context(), fmt.Sprint("back", i)); err == nil {
-			if !fresh {
+		if unused, _, err := n.Use(t.Context(), fmt.Sprint("back", i), time.Now()); err == nil {
+			if !unused {
 				t.Error("a new nonce is called used")
 			}
 			return
@@ -247,10 +271,10 @@ func TestSilentRedis(t *testing.T) {
 	}
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	n := newNonces(client, clock.Now, 10)
+	n := newNonces(client, &memory{}, quiet, clock.Now, 10)
 	began := time.Now()
 	for range tolerated {
-		if _, err := n.Use(t.Context(), "key"); err == nil {
+		if _, _, err := n.Use(t.Context(), "key", time.Now()); err == nil {
 			t.Fatal("a silent Redis answered")
 		}
 	}
@@ -259,7 +283,7 @@ func TestSilentRedis(t *testing.T) {
 	}
 	before := dialled.Load()
 	for range 1000 {
-		if _, err := n.Use(t.Context(), "key"); !errors.Is(err, ErrAway) {
+		if _, _, err := n.Use(t.Context(), "key", time.Now()); !errors.Is(err, ErrAway) {
 			t.Fatalf("got %v, want ErrAway", err)
 		}
 	}
@@ -271,45 +295,45 @@ func TestSilentRedis(t *testing.T) {
 // A caller that gives up does not make Redis look away.
 func TestCanceledCaller(t *testing.T) {
 	t.Parallel()
-	n := NewNonces(connect(t, miniredis.RunT(t).Addr()))
+	n := NewNonces(connect(t, miniredis.RunT(t).Addr()), &memory{}, quiet)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	n.asking = true // somebody else's round trip, which begins once this caller has left
-	if _, err := n.Use(ctx, "key"); !errors.Is(err, context.Canceled) {
+	if _, _, err := n.Use(ctx, "key", time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	n.askAll()
-	if fresh, err := n.Use(t.Context(), "other"); err != nil || !fresh {
-		t.Errorf("fresh %t, %v", fresh, err)
+	if unused, _, err := n.Use(t.Context(), "other", time.Now()); err != nil || !unused {
+		t.Errorf("unused %t, %v", unused, err)
 	}
 }
 
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()
 	server, clock := miniredis.RunT(t), newTestClock()
-	n := newNonces(connect(t, server.Addr()), clock.Now, 100)
+	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, clock.Now, 100)
 	for i := range 1000 {
-		if fresh, err := n.Use(t.Context(), fmt.Sprint("redis", i)); err != nil || !fresh {
-			t.Fatalf("%t, %v", fresh, err)
+		if unused, _, err := n.Use(t.Context(), fmt.Sprint("redis", i), time.Now()); err != nil || !unused {
+			t.Fatalf("%t, %v", unused, err)
 		}
 	}
 	if len(n.mirror.members) != 100 || len(n.mirror.queue) > 210 {
 		t.Errorf("the mirror holds %d members in a queue of %d", len(n.mirror.members), len(n.mirror.queue))
 	}
 	for i := range 100 {
-		if fresh, err := n.UseLocal(fmt.Sprint("local", i)); err != nil || !fresh {
-			t.Fatalf("%t, %v", fresh, err)
+		if unused, err := n.UseLocal(fmt.Sprint("local", i)); err != nil || !unused {
+			t.Fatalf("%t, %v", unused, err)
 		}
 	}
 	if _, err := n.UseLocal("one more"); !errors.Is(err, ErrFull) {
 		t.Errorf("a full cache forgot a nonce: %v", err)
 	}
-	if fresh, err := n.UseLocal("local0"); err != nil || fresh {
-		t.Errorf("a full cache: fresh %t, %v", fresh, err)
+	if unused, err := n.UseLocal("local0"); err != nil || unused {
+		t.Errorf("a full cache: unused %t, %v", unused, err)
 	}
 	clock.advance(nonceLifetime)
-	if fresh, err := n.UseLocal("one more"); err != nil || !fresh {
-		t.Errorf("after the lifetime: fresh %t, %v", fresh, err)
+	if unused, err := n.UseLocal("one more"); err != nil || !unused {
+		t.Errorf("after the lifetime: unused %t, %v", unused, err)
 	}
 	if len(n.local.members) != 1 {
 		t.Errorf("%d members are left", len(n.local.members))
@@ -321,7 +345,7 @@ func TestCachesAreBounded(t *testing.T) {
 func TestNoncesOfABatchFailOnce(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
-	n := newNonces(connect(t, server.Addr()), newTestClock().Now, 100)
+	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, newTestClock().Now, 100)
 	server.SetError("ERR broken")
 	for try := 1; try <= tolerated; try++ {
 		if !n.gate.enter() {

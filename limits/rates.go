@@ -115,7 +115,7 @@ func (r *Rates) ask(ctx context.Context, key string, l limit, n int) (Taken, err
 			}
 			continue
 		}
-		// What is missing of those asked for says how many there are.
+		// The wait until all of want are there tells how many of them are missing.
 		missing := int(math.Ceil(float64(res.RetryAfter) / float64(l.interval)))
 		if want -= max(1, missing); want <= 0 {
 			break

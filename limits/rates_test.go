@@ -143,7 +143,7 @@ func TestNothingIsLostOrWon(t *testing.T) {
 				l := limitOf(tt.perSecond, tt.burst)
 				total, span := s.take(tt.perSecond, tt.burst, tt.burst).Allowed, time.Duration(0)
 				if total != tt.burst {
-					t.Fatalf("%d of a fresh bucket of %d", total, tt.burst)
+					t.Fatalf("%d of a new bucket of %d", total, tt.burst)
 				}
 				for range 400 {
 					// Never so long that the bucket, which may hold a part of a token, is full.
@@ -162,14 +162,14 @@ func TestNothingIsLostOrWon(t *testing.T) {
 
 // A bucket that nobody has touched is full, to the last token, whatever the time
 // is: rounding must not refuse anybody.
-func TestFreshBucketIsFull(t *testing.T) {
+func TestNewBucketIsFull(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		r, key := NewRates(client, silent), uniqueKey(t)
 		for i := range 300 {
 			perSecond, burst := []float64{0.3, 7, 10, 99, 1000, 12345}[i%6], 1+i%7
 			if taken := r.Take(t.Context(), fmt.Sprint(key, i), perSecond, burst, burst); taken.Allowed != burst {
-				t.Errorf("%d of a fresh bucket of %d at %g/s", taken.Allowed, burst, perSecond)
+				t.Errorf("%d of a new bucket of %d at %g/s", taken.Allowed, burst, perSecond)
 			}
 		}
 		if calls, _ := r.Fallbacks(); calls > 0 {

@@ -18,7 +18,7 @@ func fingerprintOf(key string) fingerprint {
 }
 
 // recent is a bounded set whose members leave after a lifetime that is the same
-// for all of them, so that the order of arrival is the order of leaving. Where a
+// for all of them, so that members leave in the order in which they came. Where a
 // library's cache forgets a member, this one may refuse the new one instead: a nonce
 // that is forgotten could be used again.
 type recent struct {
@@ -26,10 +26,10 @@ type recent struct {
 
 	mu      sync.Mutex
 	members map[fingerprint]struct{}
-	queue   []arrival // oldest first
+	queue   []member // oldest first
 }
 
-type arrival struct {
+type member struct {
 	key fingerprint
 	at  time.Time
 }
@@ -48,7 +48,7 @@ func (r *recent) has(key fingerprint, now time.Time) bool {
 
 // add tells whether key was not there yet, and whether it is now: a full set
 // takes no new member unless evict lets the oldest one go.
-func (r *recent) add(key fingerprint, now time.Time, evict bool) (fresh, added bool) {
+func (r *recent) add(key fingerprint, now time.Time, evict bool) (unused, added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(now)
@@ -62,7 +62,7 @@ func (r *recent) add(key fingerprint, now time.Time, evict bool) (fresh, added b
 		r.pop()
 	}
 	r.members[key] = struct{}{}
-	r.queue = append(r.queue, arrival{key, now})
+	r.queue = append(r.queue, member{key, now})
 	return true, true
 }
 

@@ -1,7 +1,3 @@
-// Package limits is what all processes share through Redis: which nonces were
-// used, and how much of a rate is left. Redis is a helper here and may be away at
-// any time: calls then fail within two seconds, most of them at once, and work
-// again as soon as it is back.
 package limits
 
 import (
@@ -19,7 +15,7 @@ var CallTime = 500 * time.Millisecond
 
 // ClientOptions sets o's time-outs and retries to what this package needs and
 // returns it. A command is sent at most once: a retried SET NX would find its own
-// first try and call a fresh nonce used.
+// first try and call an unused nonce used.
 func ClientOptions(o *redis.Options) *redis.Options {
 	o.DialTimeout = CallTime
 	o.ReadTimeout = CallTime

@@ -1,17 +1,20 @@
 package limits
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	client := connect(t, server.Addr())
-	s := NewSessions(client)
+	s := NewSessions(client, "acme")
 	ctx := t.Context()
 	if _, found, err := s.FindCtx(ctx, "a"); err != nil || found {
 		t.Errorf("found %v, %v", found, err)
@@ -43,6 +46,70 @@ func TestSessions(t *testing.T) {
 	if _, found, err := s.FindCtx(ctx, "b"); err != nil || found {
 		t.Errorf("deleted: %v, %v", found, err)
 	}
+}
+
+// What is noted of a person's sessions is that of those which go on, and a session is ended by its
+// person alone.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, client *redis.Client) {
+		s, ctx := NewSessions(client, "acme"), t.Context()
+		ada, bob := uniqueKey(t), uniqueKey(t)+"b"
+		ids := map[string]string{}
+		for _, token := range []string{"one", "two", "three"} {
+			token += ada
+			if err := s.CommitCtx(ctx, token, []byte("x"), time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			id, err := s.Note(ctx, ada, token, []byte(token), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[token] = id
+		}
+		want := func(tokens ...string) {
+			t.Helper()
+			got, err := s.Of(ctx, ada)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range tokens {
+				tokens[i] += ada
+			}
+			slices.Sort(tokens)
+			if !slices.Equal(slices.Sorted(maps.Values(got)), tokens) {
+				t.Errorf("the sessions are %q, want %q", got, tokens)
+			}
+		}
+		want("one", "two", "three")
+		if ended, err := s.End(ctx, bob, ids["one"+ada]); err != nil || ended {
+			t.Errorf("another person's: %v, %v", ended, err)
+		}
+		if ended, err := s.End(ctx, ada, ids["one"+ada]); err != nil || !ended {
+			t.Errorf("ended %v, %v", ended, err)
+		}
+		// The answer of a request that began before stores it once more.
+		if err := s.CommitCtx(ctx, "one"+ada, []byte("x"), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := s.FindCtx(ctx, "one"+ada); err != nil || found {
+			t.Errorf("found %v, %v", found, err)
+		}
+		want("two", "three")
+		if err := s.DeleteCtx(ctx, "two"+ada); err != nil {
+			t.Fatal(err)
+		}
+		want("three")
+		if n, err := client.HLen(ctx, ownerKey(ada)).Result(); err != nil || n != 1 {
+			t.Errorf("%d notes are kept, %v", n, err)
+		}
+		if ttl, err := client.TTL(ctx, ownerKey(ada)).Result(); err != nil || ttl <= 0 || ttl > time.Hour {
+			t.Errorf("they are kept for %v, %v", ttl, err)
+		}
+		if got, err := s.Of(ctx, bob); err != nil || len(got) > 0 {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
 }
 
 func TestAttempts(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Entry is one POST as the receiver saw it.
-type Entry struct {
+// Post is one POST as the receiver saw it.
+type Post struct {
 	MessageID  string    `json:"messageId"` // "" if the body is no message
 	At         time.Time `json:"at"`        // when it had arrived, UTC, to the millisecond
 	Path       string    `json:"path"`      // without the query
@@ -21,11 +21,11 @@ type Entry struct {
 
 // Limits of a ledger's memory.
 const (
-	maxEntries   = 10_000
+	maxPosts     = 10_000
 	maxKept      = 64 << 20 // bytes of bodies
 	maxCounted   = 100_000  // messages whose attempts are counted
 	maxMessageID = 256      // bytes
-	maxEntryPath = 1 << 10  // bytes
+	maxPath      = 1 << 10  // bytes
 )
 
 // ledger holds the newest POSTs and counts the attempts of the newest messages.
@@ -33,7 +33,7 @@ type ledger struct {
 	file io.Writer
 
 	mu       sync.Mutex
-	entries  []Entry
+	posts    []Post
 	kept     int
 	attempts map[string]int
 	order    []string // keys of attempts, oldest first; an LRU cache is not worth this package its first dependency
@@ -60,7 +60,7 @@ func (l *ledger) count(key string) int {
 
 // record writes e to the file and keeps it, dropping the oldest where there are
 // too many.
-func (l *ledger) record(e Entry) error {
+func (l *ledger) record(e Post) error {
 	var line bytes.Buffer
 	if l.file != nil {
 		enc := json.NewEncoder(&line)
@@ -76,22 +76,22 @@ func (l *ledger) record(e Entry) error {
 			return err
 		}
 	}
-	l.entries = append(l.entries, e)
+	l.posts = append(l.posts, e)
 	l.kept += len(e.Body)
-	for len(l.entries) > maxEntries || l.kept > maxKept {
-		l.kept -= len(l.entries[0].Body)
-		l.entries[0] = Entry{}
-		l.entries = l.entries[1:]
+	for len(l.posts) > maxPosts || l.kept > maxKept {
+		l.kept -= len(l.posts[0].Body)
+		l.posts[0] = Post{}
+		l.posts = l.posts[1:]
 	}
 	return nil
 }
 
-// list returns the entries of one message, or all of them for "", newest last.
-func (l *ledger) list(messageID string) []Entry {
+// list returns the posts of one message, or all of them for "", newest last.
+func (l *ledger) list(messageID string) []Post {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := []Entry{}
-	for _, e := range l.entries {
+	found := []Post{}
+	for _, e := range l.posts {
 		if messageID == "" || e.MessageID == messageID {
 			found = append(found, e)
 		}

@@ -42,7 +42,7 @@ type Options struct {
 	Verbose bool
 	// Out gets a line for each message; nil: none.
 	Out io.Writer
-	// Ledger gets each POST as one line of JSON (Entry), in one Write, before it is
+	// Ledger gets each POST as one line of JSON (Post), in one Write, before it is
 	// answered; nil: none. If that fails the POST is answered with 500.
 	Ledger io.Writer
 	// Now is the clock; time.Now by default.

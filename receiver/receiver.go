@@ -67,6 +67,8 @@ type message struct {
 	} `json:"journeyInfo"`
 }
 
+// receive answers a POST as the query and the options say. The ledger has it before it is answered; if
+// it cannot be written, the answer is 500.
 func (h *handler) receive(w http.ResponseWriter, r *http.Request) {
 	o, err := h.options.with(r.URL.Query())
 	if err != nil {
@@ -91,8 +93,8 @@ func (h *handler) receive(w http.ResponseWriter, r *http.Request) {
 		m.MessageID = ""
 	}
 	sum := sha256.Sum256(body)
-	e := Entry{
-		MessageID: m.MessageID, At: h.options.Now().UTC().Truncate(time.Millisecond), Path: cut(r.URL.Path, maxEntryPath),
+	e := Post{
+		MessageID: m.MessageID, At: h.options.Now().UTC().Truncate(time.Millisecond), Path: cut(r.URL.Path, maxPath),
 		BodySHA256: hex.EncodeToString(sum[:]), Body: string(body),
 	}
 	if authorized(r, o.BasicAuth) {
@@ -187,7 +189,7 @@ func unauthorized(w http.ResponseWriter) {
 }
 
 // print writes the line of one message.
-func (h *handler) print(e *Entry, m *message, o *Options) {
+func (h *handler) print(e *Post, m *message, o *Options) {
 	var b strings.Builder
 	b.WriteString(e.At.Local().Format("15:04:05.000 "))
 	if e.MessageID == "" {

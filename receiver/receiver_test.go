@@ -38,7 +38,7 @@ func post(h http.Handler, target, body string, headers ...string) *httptest.Resp
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const received = `200 {"succeed":true,"message":"received"}`
-	told := func(status int) string {
+	asAsked := func(status int) string {
 		return fmt.Sprintf(`%d {"succeed":false,"message":"answered %d, as told"}`, status, status)
 	}
 	tests := []struct {
@@ -48,13 +48,13 @@ func TestAnswers(t *testing.T) {
 		want    []string // status and body of the attempts, in order
 	}{
 		{"default", Options{}, "", []string{received, received}},
-		{"status", Options{}, "status=404", []string{told(404), told(404)}},
-		{"statuses", Options{}, "status=503,500,200", []string{told(503), told(500), received, received}},
-		{"fail", Options{}, "fail=2", []string{told(503), told(503), received}},
-		{"fail with status", Options{}, "fail=2&status=429", []string{told(429), told(429), received}},
-		{"fail with statuses", Options{}, "fail=3&status=503,500", []string{told(503), told(500), told(500), received}},
+		{"status", Options{}, "status=404", []string{asAsked(404), asAsked(404)}},
+		{"statuses", Options{}, "status=503,500,200", []string{asAsked(503), asAsked(500), received, received}},
+		{"fail", Options{}, "fail=2", []string{asAsked(503), asAsked(503), received}},
+		{"fail with status", Options{}, "fail=2&status=429", []string{asAsked(429), asAsked(429), received}},
+		{"fail with statuses", Options{}, "fail=3&status=503,500", []string{asAsked(503), asAsked(500), asAsked(500), received}},
 		{"no content", Options{}, "status=204", []string{"204 "}},
-		{"redirect", Options{}, "status=302", []string{told(302)}},
+		{"redirect", Options{}, "status=302", []string{asAsked(302)}},
 		{"succeed false", Options{}, "succeed=false", []string{`200 {"succeed":false,"message":"refused, as told"}`}},
 		{"succeed false with message", Options{}, "succeed=false&message=no", []string{`200 {"succeed":false,"message":"no"}`}},
 		{"fail, then succeed false", Options{}, "fail=1&succeed=false&message=no", []string{`503 {"succeed":false,"message":"no"}`, `200 {"succeed":false,"message":"no"}`}},
@@ -149,7 +149,7 @@ func TestBasicAuth(t *testing.T) {
 		t.Errorf("no colon: %d", w.Code)
 	}
 	// A refused POST is in the ledger, but is no attempt.
-	if got := entries(t, open, ""); len(got) != 2 || got[0].Answered != 401 || got[0].Attempt != 0 || got[1].Attempt != 1 {
+	if got := listed(t, open, ""); len(got) != 2 || got[0].Answered != 401 || got[0].Attempt != 0 || got[1].Attempt != 1 {
 		t.Errorf("ledger %+v", got)
 	}
 }
@@ -160,10 +160,10 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-func entries(t *testing.T, h http.Handler, query string) []Entry {
+func listed(t *testing.T, h http.Handler, query string) []Post {
 	t.Helper()
 	w := get(h, "/messages"+query)
-	var list []Entry
+	var list []Post
 	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || w.Code != 200 {
 		t.Fatalf("%d %v", w.Code, err)
 	}
@@ -181,7 +181,7 @@ func TestLedger(t *testing.T) {
 	for _, body := range bodies {
 		post(h, "/a/b?fail=1", body)
 	}
-	want := []Entry{
+	want := []Post{
 		{MessageID: "msg_1", Attempt: 1, Answered: 503}, {MessageID: "msg_2", Attempt: 1, Answered: 503}, {MessageID: "msg_1", Attempt: 2, Answered: 200},
 		{Attempt: 1, Answered: 503}, {Attempt: 1, Answered: 503}, {Attempt: 1, Answered: 503}, {Attempt: 1, Answered: 503}, {Attempt: 2, Answered: 200}, {Attempt: 1, Answered: 503},
 	}
@@ -189,23 +189,23 @@ func TestLedger(t *testing.T) {
 		sum := sha256.Sum256([]byte(bodies[i]))
 		want[i].At, want[i].Path, want[i].Body, want[i].BodySHA256 = clock.Truncate(time.Millisecond), "/a/b", bodies[i], hex.EncodeToString(sum[:])
 	}
-	check := func(name string, got, want []Entry) {
+	check := func(name string, got, want []Post) {
 		if len(got) != len(want) {
-			t.Fatalf("%s: %d entries, want %d", name, len(got), len(want))
+			t.Fatalf("%s: %d posts, want %d", name, len(got), len(want))
 		}
 		for i := range got {
 			if got[i] != want[i] {
-				t.Errorf("%s, entry %d: %+v, want %+v", name, i, got[i], want[i])
+				t.Errorf("%s, post %d: %+v, want %+v", name, i, got[i], want[i])
 			}
 		}
 	}
-	check("memory", entries(t, h, ""), want)
-	check("one message", entries(t, h, "?messageId=msg_1"), []Entry{want[0], want[2]})
-	check("unknown message", entries(t, h, "?messageId=msg_x"), nil)
+	check("memory", listed(t, h, ""), want)
+	check("one message", listed(t, h, "?messageId=msg_1"), []Post{want[0], want[2]})
+	check("unknown message", listed(t, h, "?messageId=msg_x"), nil)
 
-	var inFile []Entry
+	var inFile []Post
 	for line := range strings.Lines(file.String()) {
-		var e Entry
+		var e Post
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestBrokenLedgerIsNoSuccess(t *testing.T) {
 	if w := post(h, "/hook", message1("msg_1")); w.Code != 500 {
 		t.Errorf("answered %d", w.Code)
 	}
-	if got := entries(t, h, ""); len(got) != 0 {
+	if got := listed(t, h, ""); len(got) != 0 {
 		t.Errorf("ledger %+v", got)
 	}
 }
@@ -266,22 +266,22 @@ func TestBrokenLedgerIsNoSuccess(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	t.Parallel()
 	var l ledger
-	for i := range maxEntries + 10 {
-		if err := l.record(Entry{Attempt: i}); err != nil {
+	for i := range maxPosts + 10 {
+		if err := l.record(Post{Attempt: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := l.list(""); len(got) != maxEntries || got[0].Attempt != 10 || got[maxEntries-1].Attempt != maxEntries+9 {
-		t.Errorf("%d entries from %d to %d", len(got), got[0].Attempt, got[len(got)-1].Attempt)
+	if got := l.list(""); len(got) != maxPosts || got[0].Attempt != 10 || got[maxPosts-1].Attempt != maxPosts+9 {
+		t.Errorf("%d posts from %d to %d", len(got), got[0].Attempt, got[len(got)-1].Attempt)
 	}
 	large := strings.Repeat("x", maxBody)
 	for range maxKept/maxBody + 5 {
-		if err := l.record(Entry{Body: large}); err != nil {
+		if err := l.record(Post{Body: large}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := l.list(""); len(got) != maxKept/maxBody || l.kept != maxKept {
-		t.Errorf("%d entries of %d bytes", len(got), l.kept)
+		t.Errorf("%d posts of %d bytes", len(got), l.kept)
 	}
 
 	for i := range maxCounted + 10 {
@@ -312,8 +312,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	if w := post(h, "/"+strings.Repeat("p", 5000), ""); w.Code != 200 {
 		t.Errorf("long path: %d", w.Code)
 	}
-	if got := entries(t, h, ""); len(got) != 2 || len(got[1].Path) != maxEntryPath {
-		t.Errorf("%d entries", len(got))
+	if got := listed(t, h, ""); len(got) != 2 || len(got[1].Path) != maxPath {
+		t.Errorf("%d posts", len(got))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"waypost/listen"
 )
 
 // Limits of the server's connections.
@@ -18,6 +20,8 @@ const (
 	idleTimeout   = 2 * time.Minute
 	stopTimeout   = 5 * time.Second
 	maxHeader     = 64 << 10
+
+	maxConnections = 4096 // about as many as a worker sends at a time
 )
 
 // Run serves a receiver on addr ("127.0.0.1:8090"; port 0 picks a free one) until
@@ -43,7 +47,7 @@ func Run(ctx context.Context, addr string, o Options, out io.Writer, ready func(
 		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are part of trying things out
 	}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
+	go func() { served <- listen.New(l, listen.Options{Most: maxConnections}).Serve(srv) }()
 	if ready != nil {
 		ready(l.Addr().String())
 	}

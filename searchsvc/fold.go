@@ -13,25 +13,17 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Texts and keywords are compared in a plain form: after NFKC and case folding,
-// without invisible characters and without the skin tones of emoji. Characters that
-// only separate stay as they are. A `+` or `#` that is no part of a word stands apart
-// from it; so `phone+email` becomes `phone + email`, while C++ and C# stay.
-
-// Normalize writes a text in the plain form, but for the case of ASCII letters.
-func Normalize(s string) string { return foldAll(s, false) }
+// Texts and keywords are compared in a plain form: after NFKC and case folding, in
+// simplified Chinese characters, without invisible characters and without the skin tones of
+// emoji. Characters that only separate stay as they are. A `+` or `#` that is no part of a
+// word stands apart from it; so `phone+email` becomes `phone + email`, while C++ and C# stay.
 
 // Fold writes a text in the plain form. Texts mean the same in a search if their plain
 // forms are equal.
-func Fold(s string) string { return foldAll(s, true) }
-
-// foldChunk is how many characters are folded at a time.
-const foldChunk = 4096
-
-func foldAll(s string, lower bool) string {
+func Fold(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
-	f := folder{text: s, lower: lower}
+	f := folder{text: s}
 	for f.fill(foldChunk) {
 		for _, r := range f.runes {
 			b.WriteRune(r)
@@ -41,6 +33,9 @@ func foldAll(s string, lower bool) string {
 	return b.String()
 }
 
+// foldChunk is how many characters are folded at a time.
+const foldChunk = 4096
+
 // span is a part of a text, in bytes.
 type span struct{ start, end int }
 
@@ -48,12 +43,13 @@ type span struct{ start, end int }
 type folder struct {
 	text  string
 	next  int  // where the next piece begins, in bytes
-	lower bool // ASCII letters too
+	bare  bool // words without their accents
 	runes []rune
 	spans []span // of the text: where each of the runes comes from
 
 	word   int  // the length of the word that ends here
 	letter bool // whether it begins with a letter
+	unit   bool // a letter of an unspaced script, which keeps its marks, ends here
 	last   rune
 	held   []rune // signs behind that word, until it is known whether they belong to it
 	holds  []span
@@ -62,6 +58,10 @@ type folder struct {
 // fill folds until there are n runes, and tells whether there are any. There are
 // fewer than n at the end of the text only.
 func (f *folder) fill(n int) bool {
+	// Most texts have a rune in every two or three bytes.
+	if more := min(n-len(f.runes), (len(f.text)-f.next)/2+1); more > 0 {
+		f.runes, f.spans = slices.Grow(f.runes, more), slices.Grow(f.spans, more)
+	}
 	for len(f.runes) < n && f.next < len(f.text) {
 		from := f.next
 		end, r, more := nextPiece(f.text, from)
@@ -86,6 +86,8 @@ func (f *folder) drop(n int) {
 	f.spans = f.spans[:copy(f.spans, f.spans[n:])]
 }
 
+// add takes the next character. A sign behind a word is held until it is known whether it belongs to
+// the word.
 func (f *folder) add(r rune, from span) {
 	if r <= unicode.MaxASCII || !isIdeograph(r) {
 		if isSign(r) && f.word > 0 {
@@ -94,12 +96,13 @@ func (f *folder) add(r rune, from span) {
 		}
 		if unicode.IsMark(r) {
 			// Marks count behind a letter or a digit only.
-			if f.word > 0 && len(f.held) == 0 && !unicode.Is(unicode.Me, r) {
+			if (f.word > 0 && len(f.held) == 0 || f.unit) && !unicode.Is(unicode.Me, r) {
 				f.put(r, from)
 			}
 			return
 		}
 		if isWord(r) {
+			f.unit = false
 			f.release(true)
 			if isSign(f.last) {
 				f.put(' ', span{from.start, from.start})
@@ -112,7 +115,7 @@ func (f *folder) add(r rune, from span) {
 		}
 	}
 	f.release(false)
-	f.word = 0
+	f.word, f.unit = 0, !isIdeograph(r) && KeepsMarks(r)
 	f.put(r, from)
 }
 
@@ -134,10 +137,17 @@ func (f *folder) release(followed bool) {
 }
 
 func (f *folder) put(r rune, from span) {
-	if f.lower {
-		r = lowerASCII(r)
+	r = lowerASCII(r)
+	f.last = r
+	if f.bare && f.word > 0 {
+		if bare, accented := bareRune(r); accented {
+			for _, r := range bare {
+				f.runes, f.spans = append(f.runes, r), append(f.spans, from)
+			}
+			return
+		}
 	}
-	f.runes, f.spans, f.last = append(f.runes, r), append(f.spans, from), r
+	f.runes, f.spans = append(f.runes, r), append(f.spans, from)
 }
 
 func lowerASCII(r rune) rune {
@@ -244,21 +254,23 @@ func foldPiece(raw string) string {
 	}, plain)
 }
 
-// caseFold folds the case of all but ASCII letters, and takes the radicals of Chinese
-// characters that are characters by themselves for these.
+// caseFold folds the case of all but ASCII letters, writes Chinese characters in their
+// simplified form, and takes the radicals that are characters by themselves for these.
 func caseFold(s string) string {
 	var b strings.Builder
 	fold := cases.Fold()
 	for _, r := range s {
 		switch {
-		case r <= unicode.MaxASCII, isIdeograph(r), unicode.Is(unicode.Mn, r) && r != '\u0345': // which have no case
+		case r <= unicode.MaxASCII, unicode.Is(unicode.Mn, r) && r != '\u0345': // which have no case
 			b.WriteRune(r)
+		case isIdeograph(r), unicode.Is(unicode.Han, r) && r >= firstHan:
+			b.WriteRune(simplified(r))
 		case unicode.Is(unicode.Cherokee, r): // whose capital letters came first: Unicode folds to them
 			b.WriteRune(unicode.ToUpper(r))
 		case r == 'İ', r == 'ı':
 			b.WriteByte('i')
 		case r >= 0x2E80 && r <= 0x2EFF && radicals[r] != 0:
-			b.WriteRune(radicals[r])
+			b.WriteRune(simplified(radicals[r]))
 		default:
 			b.WriteString(fold.String(string(r)))
 		}
@@ -309,8 +321,15 @@ func plainOf(r rune) rune {
 		return -1
 	case r < endOfTable:
 		return plainTable()[r]
-	case isIdeograph(r), r >= 0x3400 && r < 0x4DC0, r >= 0xAC00 && r <= 0xD7A3, r >= 0x20000 && r < 0x2F800:
+	case r >= firstHan && r < endOfHan:
+		if to := simplifiedBlock[r-firstHan]; to != 0 {
+			return to
+		}
 		return r
+	case r >= 0xAC00 && r <= 0xD7A3:
+		return r
+	case r >= 0x20000 && r < 0x2F800:
+		return simplified(r)
 	case r >= firstWide && r <= 0xFFFF:
 		return plainTable()[endOfTable+r-firstWide]
 	}
@@ -346,7 +365,7 @@ var plainTable = sync.OnceValue(func() []rune {
 	return table
 })
 
-// Token is a word, a symbol or one CJK character of a text in the plain form.
+// Token is a word, a symbol or one character of a run of a text in the plain form.
 type Token struct {
 	Kind PartKind
 	Text string
@@ -381,8 +400,8 @@ func Tokens(plain string) iter.Seq[Token] {
 // separates.
 func kindOf(r rune) (kind PartKind, ok bool) {
 	switch {
-	case IsCJK(r):
-		return PartCJK, true
+	case InRun(r):
+		return PartRun, true
 	case isWord(r):
 		return PartWord, true
 	case isSymbol(r):
@@ -400,15 +419,15 @@ type extent struct {
 }
 
 // takes tells whether the next character belongs to the token too: letters, digits and
-// marks to a word, and then signs; to an emoji its tags and what is joined to it, and to
-// a flag its second letter.
+// marks to a word, and then signs; to a character of a run its marks; to an emoji its tags and
+// what is joined to it, and to a flag its second letter.
 func (e *extent) takes(r rune) bool {
 	switch {
 	case e.kind == PartWord:
 		e.ends = e.ends || isSign(r)
 		return isSign(r) || !e.ends && isWord(r)
-	case e.kind != PartSymbol:
-		return false
+	case e.kind == PartRun:
+		return KeepsMarks(e.first) && unicode.IsMark(r)
 	case isRegional(e.first):
 		taken := isRegional(r) && !e.ends
 		e.ends = true
@@ -422,6 +441,21 @@ func (e *extent) takes(r rune) bool {
 	return taken
 }
 
+// HoldsRun tells whether a text in the plain form holds a run, with all marks of its last
+// character.
+func HoldsRun(plain, run string) bool {
+	for {
+		at := strings.Index(plain, run)
+		if at < 0 {
+			return false
+		}
+		plain = plain[at+len(run):]
+		if r, _ := utf8.DecodeRuneInString(plain); !unicode.IsMark(r) {
+			return true
+		}
+	}
+}
+
 // tokenEnd is the end of the token of a kind that begins at i.
 func tokenEnd(runes []rune, i int, kind PartKind) int {
 	more := extent{kind: kind, first: runes[i]}
@@ -429,9 +463,6 @@ func tokenEnd(runes []rune, i int, kind PartKind) int {
 	}
 	return i
 }
-
-// SymbolEnd is the end of the symbol of a text in the plain form that begins at i.
-func SymbolEnd(runes []rune, i int) int { return tokenEnd(runes, i, PartSymbol) }
 
 // Components are the symbols that a symbol is made of, so that each of them finds it:
 // none if it is one code point or a flag.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -27,25 +28,32 @@ const (
 // in characters.
 const maxWord = MaxKeywords
 
-// Highlighter marks the parts of a keyword in texts. It looks at the text
+// Highlighter marks the parts of a keyword in texts, one after the other. It looks at the text
 // itself, not at an engine's own snippets, so that every engine marks alike.
 type Highlighter struct {
-	runs    map[rune][][]rune // of CJK, by their first character
+	runs    map[rune][][]rune // by their first character
 	symbols map[string]bool
 	words   map[string]bool
 	prefix  []rune    // the last word
 	starts  [256]bool // the last bytes of what matches begin with: most text is settled by them
 	reach   int       // the longest match, in characters
+	buffer  folder    // of the text before: its memory is used again
 }
 
-// NewHighlighter prepares to mark the parts of k and those words that the engine
-// says it matched for other reasons: typing errors, accents.
+// fold begins to fold a text at an offset.
+func (h *Highlighter) fold(text string, at int) *folder {
+	h.buffer = folder{text: text, next: at, bare: true, runes: h.buffer.runes[:0], spans: h.buffer.spans[:0]}
+	return &h.buffer
+}
+
+// NewHighlighter prepares to mark the parts of k, and those words that the engine says it
+// matched because of typing errors.
 func NewHighlighter(k Keyword, matched []string) *Highlighter {
 	h := &Highlighter{runs: map[rune][][]rune{}, symbols: map[string]bool{}, words: map[string]bool{}, reach: maxWord}
 	for i, part := range k.Parts {
-		text := []rune(part.Folded())
+		text := []rune(part.Sought())
 		switch {
-		case part.Kind == PartCJK:
+		case part.Kind == PartRun:
 			h.runs[text[0]] = append(h.runs[text[0]], text)
 		case part.Kind == PartSymbol:
 			h.symbols[string(text)] = true
@@ -58,7 +66,7 @@ func NewHighlighter(k Keyword, matched []string) *Highlighter {
 		h.reach = max(h.reach, len(text))
 	}
 	for _, token := range matched {
-		if token = Fold(token); token != "" {
+		if token = Bare(Fold(token)); token != "" {
 			r, _ := utf8.DecodeRuneInString(token)
 			h.words[token], h.starts[byte(r)] = true, true
 		}
@@ -68,9 +76,9 @@ func NewHighlighter(k Keyword, matched []string) *Highlighter {
 
 // Name returns the whole title, escaped and marked.
 func (h *Highlighter) Name(name string) string {
-	f := folder{text: name, lower: true}
+	f := h.fold(name, 0)
 	f.fill(math.MaxInt)
-	marks, _ := h.find(&f, 0, len(name))
+	marks, _ := h.find(f, 0, len(name))
 	return render(name, marks, 0, len(name))
 }
 
@@ -80,10 +88,10 @@ func (h *Highlighter) Name(name string) string {
 func (h *Highlighter) Excerpt(text string) string {
 	from, at := h.first(text)
 	start, end := window(text, from, at)
-	f := folder{text: text, next: from, lower: true}
+	f := h.fold(text, from)
 	for f.fill(len(f.runes)+h.reach) && f.next < len(text) && f.spans[max(0, len(f.runes)-h.reach)].start < end {
 	}
-	marks, end := h.find(&f, start, end)
+	marks, end := h.find(f, start, end)
 	return render(text, marks, start, end)
 }
 
@@ -123,7 +131,7 @@ const lookBehind = 256
 // piece before it. Most characters begin no match, and one look tells: a page may have
 // fifty texts of megabytes.
 func (h *Highlighter) first(text string) (from, at int) {
-	f := folder{text: text, lower: true}
+	f := h.fold(text, 0)
 	for i := 0; ; {
 		f.fill(i + h.reach + foldChunk)
 		limit := len(f.runes)
@@ -177,7 +185,7 @@ func (h *Highlighter) find(f *folder, start, end int) ([]span, int) {
 // step is the length of what begins at i: of an emoji of several code points, or 1.
 func step(text []rune, i int) int {
 	if i+1 < len(text) && (isRegional(text[i]) || text[i+1] == zeroWidthJoiner || isTag(text[i+1])) {
-		return SymbolEnd(text, i) - i
+		return tokenEnd(text, i, PartSymbol) - i
 	}
 	return 1
 }
@@ -187,7 +195,8 @@ func step(text []rune, i int) int {
 func (h *Highlighter) matchAt(text []rune, i, n int) int {
 	longest := 0
 	for _, run := range h.runs[text[i]] {
-		if hasPrefix(text[i:], run) {
+		// A character is found with all of its marks only.
+		if end := i + len(run); hasPrefix(text[i:], run) && (end == len(text) || !unicode.IsMark(text[end])) {
 			longest = max(longest, len(run))
 		}
 	}

@@ -171,7 +171,7 @@ func FuzzHighlight(f *testing.F) {
 	f.Fuzz(func(t *testing.T, keyword, matched, text string) {
 		k := ParseKeyword(keyword)
 		h := NewHighlighter(k, strings.Fields(matched))
-		f := folder{text: text, lower: true}
+		f := folder{text: text, bare: true}
 		f.fill(math.MaxInt)
 		marked, _ := h.find(&f, 0, len(text))
 		if _, at := h.first(text); at < 0 && len(marked) > 0 || at >= 0 && (len(marked) == 0 || marked[0].start != at) {

@@ -15,13 +15,13 @@ import (
 type Index interface {
 	// Search returns the page of articles that hold every part of the query's
 	// keyword, belong to its stage and tenant, and may be seen by its level
-	// and, from the front end, are published: those that hold the keyword in
-	// their name first, then the newest. The keyword has at least one part. It asks
+	// and, from the front end, are published: those that hold its words with their accents
+	// first (Keyword.Accented), then those that hold all of it in their name, then the newest. The keyword has at least one part. It asks
 	// the live generation; without one it is ServiceUnavailable, never empty.
 	Search(ctx context.Context, q Query) (Found, error)
 
 	// Engine names the place of the generations and the way in which texts are indexed
-	// there, such as "typesense-3"; an index that belongs to one process has a name that no
+	// there, such as "typesense-4"; an index that belongs to one process has a name that no
 	// other index has. Generations of another engine are not used.
 	Engine() string
 	// Live returns the generation that is searched, "" if there is none.
@@ -73,7 +73,7 @@ type Found struct {
 // Match is a document that an engine found.
 type Match struct {
 	Document
-	// Words of its name and content that the engine matched with words of the
-	// keyword, because of typing errors or accents too.
+	// Words of its name and content that the engine matched with words of the keyword because
+	// of typing errors.
 	Words []string
 }

@@ -149,7 +149,7 @@ func (x *Indexer) Run(ctx context.Context) {
 	defer x.release(ctx)
 	var s *session
 	var trouble outage
-	told := false
+	warned := false
 	// A process that has never reached the engine must not keep the index from those that
 	// do, or that have another engine.
 	for reached := x.exclusive; !reached && ctx.Err() == nil; {
@@ -178,8 +178,8 @@ func (x *Indexer) Run(ctx context.Context) {
 			if s != nil {
 				x.log.Warn("another process has taken the article index over")
 			}
-			if !told && ix.Engine != "" && ix.Engine != x.index.Engine() {
-				told = true
+			if !warned && ix.Engine != "" && ix.Engine != x.index.Engine() {
+				warned = true
 				x.log.Warn("another process writes articles to another search engine than this one uses", "engine", x.index.Engine())
 			}
 		}
@@ -332,14 +332,14 @@ func (s *session) turn(ix waypost.ArticleIndex) (more bool, err error) {
 	}
 	if !s.tidy {
 		s.tidy = true // it keeps nothing else back
-		if err := s.x.index.Prune(s.ctx, keep(live, ix.Live, ix.Building)...); err != nil {
+		if err := s.x.index.Prune(s.ctx, named(live, ix.Live, ix.Building)...); err != nil {
 			s.x.log.Warn("articles that no search needs are not dropped", "error", err)
 		}
 	}
 	// Without a generation that is right, changes are kept by the one that will be.
-	targets := keep(ix.Building)
+	targets := named(ix.Building)
 	if good {
-		targets = keep(live, ix.Building)
+		targets = named(live, ix.Building)
 	}
 	if len(targets) > 0 && !s.suspect {
 		if more, err = s.applyChanges(ix, targets); err != nil {
@@ -366,8 +366,8 @@ func (s *session) look() error {
 	return nil
 }
 
-// keep returns the generations that there are among these.
-func keep(generations ...string) []string {
+// named returns the generations of these that have a name.
+func named(generations ...string) []string {
 	var there []string
 	for _, g := range generations {
 		if g != "" {

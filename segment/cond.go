@@ -47,10 +47,13 @@ var opposite = map[Op]Op{
 // Field asks about a field of leads other than the custom ones. One that is not set meets
 // nothing but Unset.
 type Field struct {
-	Name  string // as leads have it
+	Name  string // as leads have it, or EmailFolded
 	Op    Op
 	Value any // string, float64 (of whole numbers) or Moment; nil for Set and Unset
 }
+
+// EmailFolded is the e-mail address as waypost.FoldText has it.
+const EmailFolded = "emailFolded"
 
 // Custom asks about a custom field. One that is not set, or has a value of another type,
 // meets nothing but Unset; Unequal is met by values of other types, too.

@@ -48,11 +48,7 @@ func (q questions) of(e ast.Expr, want bool) (c Cond, exact bool) {
 		}
 		return never, true
 	case ast.SelectKind:
-		f, ok := accessed(e)
-		switch has := e.AsSelect().IsTestOnly(); {
-		case ok && has:
-			return f.has(want), true
-		case ok:
+		if f, ok := fieldOf(e); ok {
 			return f.holds(want), true
 		}
 		return newest(e), false
@@ -70,6 +66,8 @@ func (q questions) of(e ast.Expr, want bool) (c Cond, exact bool) {
 	return always, false
 }
 
+// ofCall is of for a call. What no database can be asked gives a question that more leads may meet, and
+// exact is false.
 func (q questions) ofCall(e ast.Expr, want bool) (Cond, bool) {
 	call := e.AsCall()
 	args := call.Args()
@@ -106,7 +104,7 @@ func (q questions) ofCall(e ast.Expr, want bool) (Cond, bool) {
 			}
 		}
 		if name, ok := textOf(args[0]); ok && isCustomFields(args[1]) {
-			return field{name: name, custom: true}.has(want), true
+			return field{name: name, custom: true}.null(!want), true
 		}
 	case operators.Index:
 		if f, ok := fieldOf(e); ok {
@@ -234,14 +232,17 @@ func compare(e, constant ast.Expr, op Op, want bool) (c Cond, exact, ok bool) {
 		return need.count(op, n, want), exact, true
 	}
 	f, ok := fieldOf(e)
+	if constant.Kind() == ast.LiteralKind && constant.AsLiteral() == types.NullValue {
+		if isPhones(e) {
+			f, ok = field{name: mobilePhone}, true
+		}
+		if op != Equal && op != Unequal {
+			return never, true, ok // an error
+		}
+		return f.null(want == (op == Equal)), true, ok
+	}
 	if !ok {
 		return nil, false, false
-	}
-	if constant.Kind() == ast.LiteralKind && constant.AsLiteral() == types.NullValue {
-		if op != Equal && op != Unequal {
-			return never, true, true // an error
-		}
-		return f.null(want == (op == Equal)), true, true
 	}
 	value, known := constantOf(constant)
 	if !known {
@@ -334,26 +335,30 @@ type field struct {
 }
 
 func fieldOf(e ast.Expr) (f field, ok bool) {
-	if e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly() { // it is true or false, whatever the field is
-		return f, false
-	}
-	return accessed(e)
-}
-
-// accessed is the field that an expression reads, or has() asks for.
-func accessed(e ast.Expr) (f field, ok bool) {
+	e, folded := journey.Unwrapped(e)
 	operand, member, ok := journey.Access(e)
 	if !ok {
 		return f, false
 	}
 	if isLead(operand) {
 		f = field{name: member, kind: kinds[member]}
+		if folded {
+			f.name = EmailFolded
+		}
 		return f, f.kind != 0
 	}
 	if !isCustomFields(operand) || !storable(member) {
 		return f, false
 	}
 	return field{name: member, custom: true}, true
+}
+
+const mobilePhone = "mobilePhone"
+
+func isPhones(e ast.Expr) bool {
+	e, _ = journey.Unwrapped(e)
+	operand, member, ok := journey.Access(e)
+	return ok && isLead(operand) && member == mobilePhone
 }
 
 func isCustomFields(e ast.Expr) bool {
@@ -371,7 +376,11 @@ func (f field) question(op Op, value any) Cond {
 	if f.custom {
 		return Custom{f.name, op, value}
 	}
-	if f.kind != number || op == Equal || op == Unset {
+	switch {
+	case f.name == "birthday" && (op == Less || op == LessOrEqual || op == Greater || op == GreaterOrEqual):
+		// A day without a year is before and after none.
+		return all(Field{f.name, op, value}, Field{f.name, NotStartsWith, "--"})
+	case f.kind != number || op == Equal || op == Unset:
 		return Field{f.name, op, value}
 	}
 	// A number that is not exact is an error.
@@ -386,29 +395,16 @@ func (f field) holds(want bool) Cond {
 	return f.question(Equal, want)
 }
 
-// has asks whether the field is there, as only custom ones may not be.
-func (f field) has(want bool) Cond {
-	switch {
-	case f.custom && want:
-		return f.question(Set, nil)
-	case f.custom:
-		return f.question(Unset, nil)
-	case want:
-		return always
-	}
-	return never
-}
-
-// null asks whether the field is null, or not. A custom field that is not there is an
-// error, and none is null.
+// null asks whether the field is not set, or is.
 func (f field) null(want bool) Cond {
-	switch {
-	case !want:
-		return f.question(Set, nil)
-	case f.custom:
-		return never
+	op := Set
+	if want {
+		op = Unset
 	}
-	return f.question(Unset, nil)
+	if f.custom {
+		return Custom{f.name, op, nil}
+	}
+	return Field{f.name, op, nil}
 }
 
 // compare asks whether the field compares so with a value; ok is false if no database can

@@ -80,6 +80,8 @@ func (c *compiler) compile(id string) (*Segment, error) {
 	return s, nil
 }
 
+// compileOne compiles a condition with the segments that it names. Faults name the segment; more than
+// MaxDepth in a row and more than MaxQuestions things to ask for are faults.
 func (c *compiler) compileOne(when string) (*Segment, error) {
 	parts, err := journey.CompileSegment(when)
 	if err != nil {
@@ -143,6 +145,14 @@ func (s *Segment) Asks() waypost.RecordNeeds { return s.asks }
 
 // Timed tells whether time alone can change who is in it.
 func (s *Segment) Timed() bool { return s.timed }
+
+// Clock is how time alone can change who is in it, but for the segments that it names.
+func (s *Segment) Clock() (c waypost.Clock) {
+	for _, p := range s.parts {
+		c.Add(p.Clock)
+	}
+	return c
+}
 
 // Fields are the fields of a lead that the parts read which Where does not answer.
 func (s *Segment) Fields() (fields []string) {

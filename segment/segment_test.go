@@ -24,9 +24,13 @@ func TestCompile(t *testing.T) {
 		{`lead.gender == 1 && lead.name > "B"`, `=[{gender = 1} {name > B}]`},
 		{`lead.gender == "1"`, `=[]or`},
 		{`lead.gender < 1.5`, `=[{gender <= 1} {gender <= 9.007199254740992e+15} {gender >= -9.007199254740992e+15}]`},
-		{`!(lead.name == "Ada") && lead.email.endsWith("@x.cn")`, `=[{name <> Ada} {email ends with @x.cn}]`},
-		{`lead.email in ["a", "b"]`, `=[{email = a} {email = b}]or`},
-		{`!(lead.email in ["a"])`, `=[{email unset <nil>} {email <> a}]or`},
+		{`!(lead.name == "Ada") && lead.email.endsWith("@x.cn")`, `=[{name <> Ada} {emailFolded ends with @x.cn}]`},
+		{`lead.email in ["a", "B"]`, `=[{emailFolded = a} {emailFolded = b}]or`},
+		{`!(lead.email in ["A"])`, `=[{emailFolded unset <nil>} {emailFolded <> a}]or`},
+		{`lead.email == "Ada@Example.com" && lead.email < "B"`, `=[{emailFolded = ada@example.com} {email < B}]`},
+		{`lead.mobilePhone == null || has(lead.email)`, `=[{mobilePhone unset <nil>} {email set <nil>}]or`},
+		{`lead.customFields.plan == null || lead.customFields.plan != null`, `=[{plan unset <nil>} {plan set <nil>}]or`},
+		{`lead.birthday < "1990-12-31"`, `=[{birthday < 1990-12-31} {birthday starts not with --}]`},
 		{`lead.customFields.plan == "gold" || lead.customFields.vip`, `=[{plan = gold} {vip = true}]or`},
 		{`lead.customFields.rate < 1e-7 || lead.customFields.rate > -2.5e6 || lead.customFields.rate == 1e6`, `=[{rate < 1e-07} {rate > -2.5e+06} {rate = 1e+06}]or`},
 		{`has(lead.customFields.plan)`, `={plan set <nil>}`},
@@ -80,7 +84,7 @@ func TestNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(s.Needs(false)); got != "{[{see 3h0m0s 1}] [] [] []}" {
+	if got := fmt.Sprint(s.Needs(false)); got != "{[{see 2h0m0s 1} {see 3h0m0s 1}] [] [] []}" {
 		t.Errorf("what is left needs %s", got)
 	}
 	if got := fmt.Sprint(s.Fields()); got != "[]" {
@@ -108,7 +112,7 @@ func TestAllNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(s.Needs(true)); got != "{[{buy 1h0m0s 0} {see 0s 2}] [] [] []}" {
+	if got := fmt.Sprint(s.Needs(true)); got != "{[{buy 1h0m0s 0} {see 0s 0} {see 2h0m0s 1} {see 3h0m0s 1}] [] [] []}" {
 		t.Errorf("all of it needs %s", got)
 	}
 }

@@ -16,7 +16,7 @@ type Key struct {
 	SecretKey string
 }
 
-// NewNonce returns a fresh random nonce of 26 characters.
+// NewNonce returns a random nonce of 26 characters.
 func NewNonce() string { return rand.Text() }
 
 // Sign returns the four headers that make r a signed request. r.Headers must have Host

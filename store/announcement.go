@@ -57,13 +57,13 @@ func (s *Store) announceLaunches(ctx context.Context, tx bun.Tx, ids []string, s
 	return nil
 }
 
-// happening is what happened to one thing, to be told.
+// happening is what announce announces: what happened to one thing.
 type happening struct {
 	waypost.Scope
 	what      waypost.Happening
 	journeyID string // "" of none
 	// webhookID is the webhook that it happened to, if any. Subscriptions that use this
-	// webhook are not told: it could not be reached.
+	// webhook get no message: it could not be reached.
 	webhookID string
 	at        time.Time
 	data      any
@@ -84,7 +84,7 @@ func (s *Store) announce(ctx context.Context, tx bun.Tx, h happening) error {
 	return nil
 }
 
-// importEnded is what is told of an import that has ended.
+// importEnded is the data of an announcement that an import has ended.
 type importEnded struct {
 	ImportID  string               `json:"importId"`
 	Mode      waypost.ImportMode   `json:"mode"`
@@ -107,14 +107,14 @@ func (s *Store) announceImport(ctx context.Context, tx bun.Tx, row *importRow) e
 	}})
 }
 
-// journeyPublished is what is told of a new version.
+// journeyPublished is the data of an announcement of a new version.
 type journeyPublished struct {
 	JourneyID   string `json:"journeyId"`
 	JourneyName string `json:"journeyName"`
 	Version     int    `json:"version"`
 }
 
-// webhookDisabled is what is told of a webhook that was disabled.
+// webhookDisabled is the data of an announcement that a webhook was disabled.
 type webhookDisabled struct {
 	WebhookID   string  `json:"webhookId"`
 	WebhookName string  `json:"webhookName"`
@@ -127,15 +127,15 @@ func (s *Store) announceDisabled(ctx context.Context, tx bun.Tx, sc waypost.Scop
 	}})
 }
 
-// webhookFailing is what is told of a webhook whose breaker has opened.
+// webhookFailing is the data of an announcement that the breaker of a webhook has opened.
 type webhookFailing struct {
 	WebhookID   string `json:"webhookId"`
 	WebhookName string `json:"webhookName"`
 }
 
 // AnnounceFailing announces that the breaker of a webhook has opened, once for each
-// opening: it remembers the latest that it was told of. A webhook that is not there (any
-// more) is passed over.
+// opening: the time of the latest one is stored. A webhook that does not exist (any more) changes
+// nothing.
 func (s *Store) AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) (err error) {
 	defer wrap(&err, "announce that webhook %s is failing", clip(webhookID))
 	opened = opened.Truncate(time.Microsecond)

@@ -18,8 +18,8 @@ const (
 	// claimLife is waypost.KeyLife of a key that has no answer
 	// (docs/contract.md, "Idempotency keys").
 	claimLife = time.Minute
-	// prunedKeys is how many expired keys a claim deletes: more than it makes, so that they
-	// do not gather.
+	// prunedKeys is how many expired keys a claim deletes: more than it makes, so that the
+	// table does not grow without end.
 	prunedKeys = 10
 )
 
@@ -31,6 +31,15 @@ type keyAnswerRow struct {
 	Body      string `bun:"body"`
 	ClaimedAt stamp  `bun:"claimed_at"`
 	Answer    []byte `bun:"answer"`
+	Erased    bool   `bun:"erased"` // Answer was, with a lead that it told of
+}
+
+// answerLeadRow names a lead that an answer tells of.
+type answerLeadRow struct {
+	bun.BaseModel `bun:"table:answer_leads,alias:al"`
+
+	LeadsID int64  `bun:"leads_id,pk"`
+	KeyID   string `bun:"key_id,pk"`
 }
 
 func answerPurpose(id string) string { return "answer/" + id }
@@ -43,13 +52,13 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (ke
 	defer wrap(&err, "claim an Idempotency-Key")
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		now := s.time()
-		fresh := keyAnswerRow{ID: c.ID, Token: c.Token, Body: hex.EncodeToString(body), ClaimedAt: stamp{now}}
+		claimed := keyAnswerRow{ID: c.ID, Token: c.Token, Body: hex.EncodeToString(body), ClaimedAt: stamp{now}}
 		if _, err := s.pruneKeys(ctx, tx, stamp{now.Add(-waypost.KeyLife)}, prunedKeys); err != nil {
 			return err
 		}
 		var row keyAnswerRow
 		for {
-			n, err := affected(tx.NewInsert().Model(&fresh).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx))
+			n, err := affected(tx.NewInsert().Model(&claimed).On("CONFLICT (id) DO NOTHING").Returning("NULL").Exec(ctx))
 			if err != nil || n > 0 {
 				return err
 			}
@@ -61,10 +70,13 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (ke
 				return err
 			}
 		}
-		if kept, err = s.earlier(row, fresh); kept != nil || err != nil {
+		if kept, err = s.earlier(row, claimed); kept != nil || err != nil {
 			return err
 		}
-		_, err := tx.NewUpdate().Model(&fresh).WherePK().Exec(ctx)
+		if _, err := tx.NewDelete().Model((*answerLeadRow)(nil)).Where("key_id = ?", c.ID).Exec(ctx); err != nil {
+			return err
+		}
+		_, err := tx.NewUpdate().Model(&claimed).WherePK().Exec(ctx)
 		return err
 	})
 	return kept, err
@@ -89,12 +101,15 @@ func (s *Store) dropAnswers(ctx context.Context, tx bun.Tx, p sweepPlace, rows [
 
 // earlier returns what the key's earlier request was answered, nil if the key is
 // free again.
-func (s *Store) earlier(row, fresh keyAnswerRow) (*waypost.Answer, error) {
-	age := fresh.ClaimedAt.Sub(row.ClaimedAt.Time)
+func (s *Store) earlier(row, claimed keyAnswerRow) (*waypost.Answer, error) {
+	age := claimed.ClaimedAt.Sub(row.ClaimedAt.Time)
 	switch {
-	case age >= waypost.KeyLife || row.Answer == nil && age >= claimLife:
+	case age >= waypost.KeyLife || row.Answer == nil && !row.Erased && age >= claimLife:
 		return nil, nil
-	case row.Body != fresh.Body:
+	case row.Erased:
+		return nil, waypost.Errorf(waypost.CodeConflict, "Idempotency-Key",
+			"the Idempotency-Key was used, and the answer was erased with the lead that it told of; nothing is done again")
+	case row.Body != claimed.Body:
 		return nil, waypost.Errorf(waypost.CodeConflict, "Idempotency-Key", "the Idempotency-Key was used with another body; take a new one")
 	case row.Answer == nil:
 		return nil, waypost.Errorf(waypost.CodeConflict, "Idempotency-Key", "the first request with this Idempotency-Key is still running")
@@ -110,11 +125,11 @@ func (s *Store) earlier(row, fresh keyAnswerRow) (*waypost.Answer, error) {
 	return &kept, nil
 }
 
-// keep writes the answer of the request that ctx belongs to, if it has an
+// keepResult writes the answer of the request that ctx belongs to, if it has an
 // Idempotency-Key, into the transaction of its effect. result is what the method
 // with the effect returns. It is a Conflict, which undoes the effect, if another
 // request has the key meanwhile.
-func (s *Store) keep(ctx context.Context, tx bun.Tx, result any) error {
+func (s *Store) keepResult(ctx context.Context, tx bun.Tx, result any) error {
 	claim := waypost.ClaimOf(ctx)
 	if claim == nil {
 		return nil
@@ -141,8 +156,58 @@ func (s *Store) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans
 		return 0, err
 	}
 	// It may hold what is shown only once.
-	return affected(tx.NewUpdate().Model((*keyAnswerRow)(nil)).Set("answer = ?", s.keys.Seal(plain, answerPurpose(c.ID))).
-		Where("id = ? AND token = ? AND answer IS NULL", c.ID, c.Token).Exec(ctx))
+	n, err = affected(tx.NewUpdate().Model((*keyAnswerRow)(nil)).Set("answer = ?", s.keys.Seal(plain, answerPurpose(c.ID))).
+		Where("id = ? AND token = ? AND answer IS NULL AND NOT erased", c.ID, c.Token).Exec(ctx))
+	if n == 0 || err != nil || len(ans.Leads) == 0 {
+		return n, err
+	}
+	return n, s.nameLeads(ctx, tx, c.ID, ans.Leads)
+}
+
+// nameLeads notes the leads that an answer tells of. The answer is erased at once if one of
+// them is deleted: whoever deletes a lead waits for this transaction, or comes before it.
+func (s *Store) nameLeads(ctx context.Context, tx bun.Tx, key string, leads []int64) error {
+	var there []int64
+	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(leads)).Order("leads_id")
+	if err := s.lockFor(q, forKey).Scan(ctx, &there); err != nil {
+		return fmt.Errorf("look for the leads of an answer: %w", err)
+	}
+	if len(there) < len(distinct(leads)) {
+		return eraseKeys(ctx, tx, []string{key})
+	}
+	rows := make([]answerLeadRow, len(there))
+	for i, lead := range there {
+		rows[i] = answerLeadRow{LeadsID: lead, KeyID: key}
+	}
+	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Exec(ctx)
+	return err
+}
+
+// eraseKeys drops answers, and the hashes of what was asked. Their keys stay used.
+func eraseKeys(ctx context.Context, tx bun.Tx, keys []string) error {
+	_, err := tx.NewUpdate().Model((*keyAnswerRow)(nil)).Set("answer = NULL, body = '', erased = TRUE").Where("id IN (?)", bun.List(keys)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("erase answers: %w", err)
+	}
+	return nil
+}
+
+// eraseAnswers drops the answers that tell of a lead, and counts them.
+func eraseAnswers(ctx context.Context, tx bun.Tx, lead int64) (erased int, err error) {
+	for {
+		var keys []string
+		err := tx.NewSelect().Model((*answerLeadRow)(nil)).Column("key_id").Where("leads_id = ?", lead).Order("key_id").Limit(erasePage).Scan(ctx, &keys)
+		if err != nil || len(keys) == 0 {
+			return erased, err
+		}
+		if err := eraseKeys(ctx, tx, keys); err != nil {
+			return erased, err
+		}
+		if _, err := tx.NewDelete().Model((*answerLeadRow)(nil)).Where("leads_id = ? AND key_id IN (?)", lead, bun.List(keys)).Exec(ctx); err != nil {
+			return erased, err
+		}
+		erased += len(keys)
+	}
 }
 
 // KeepAnswer writes the answer of a claim whose effect did not: of a refusal, or of

@@ -80,16 +80,16 @@ func (r *articleRow) replace(current *articleRow, now time.Time) {
 	}
 }
 
-// errRaced ends a transaction that found no article where another one has put it
+// errRaced ends a transaction that was to insert an article which another one has inserted
 // meanwhile.
 var errRaced = errors.New("another request stored the article at the same time")
 
-// articleSmall is how many bytes of an article count as much as a row does when it
-// is told whether a write is small.
+// articleSmall is how many bytes of an article count as one row for writeRows, which lets small
+// writes go first.
 const articleSmall = 64 << 10
 
-// PutArticle stores an article or replaces the one of its id, and has the index told
-// of it. check (unless nil) sees the present one, nil if there is none, while nobody
+// PutArticle stores an article or replaces the one of its id, and notes the change for the
+// index. check (unless nil) sees the present one, nil if there is none, while nobody
 // else can change it; it may run again and must not keep anything, and its error ends
 // the put and is returned. An article without PublishedAt keeps the present one's, or
 // gets the current time in milliseconds. The tenant of a first article becomes the
@@ -114,6 +114,8 @@ func (s *Store) PutArticle(ctx context.Context, by waypost.Caller, a waypost.Art
 	return stored, created, err
 }
 
+// putArticle is PutArticle in a transaction. errRaced if another one has inserted the article since it
+// looked; the caller then tries again.
 func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, row articleRow, check func(*waypost.Article) error) (a waypost.Article, created bool, err error) {
 	current, err := s.lockArticle(ctx, tx, row.Scope, row.ID)
 	if err != nil {
@@ -140,11 +142,11 @@ func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, r
 		return a, false, foreignTenant(row.TenantID)
 	}
 	row.replace(current, s.time())
-	fresh, locked := []*articleRow{&row}, []*articleRow(nil)
+	added, locked := []*articleRow{&row}, []*articleRow(nil)
 	if current != nil {
-		fresh, locked = locked, fresh
+		added, locked = locked, added
 	}
-	if err := s.writeArticles(ctx, tx, fresh, locked, false); err != nil {
+	if err := s.writeArticles(ctx, tx, added, locked, false); err != nil {
 		return a, false, err
 	}
 	if a, err = row.article(); err != nil {
@@ -157,8 +159,8 @@ func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, r
 	return a, current == nil, s.audit(ctx, tx, by, action, a.ID, before, auditedArticle(a))
 }
 
-// retryWhile calls fn until its error is not one of another transaction that came between,
-// but not for ever.
+// retryWhile calls fn again while its error is raced, which says that another transaction came
+// between; at most staleTries times in all.
 func retryWhile(raced error, fn func() error) error {
 	for try := 1; ; try++ {
 		if err := fn(); try == staleTries || !errors.Is(err, raced) {
@@ -200,16 +202,15 @@ var (
 	}
 )
 
-// writeArticles stores new articles and ones that are locked, and their changes. New
-// ones get their numbers in the order of the list. All of it is written in the order
+// writeArticles inserts added and updates locked, which the caller has locked, and notes their changes.
+// The added ones get their numbers in the order of the list. All of it is written in the order
 // of its keys, tenants before articles and changes last, so that writers do not wait
-// for each other in a circle. errRaced if another transaction has made one of the new
-// ones.
-func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, fresh, locked []*articleRow, bulk bool) error {
-	if err := s.numberArticles(ctx, tx, fresh); err != nil {
+// for each other in a circle. errRaced if another transaction has inserted one of added.
+func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, added, locked []*articleRow, bulk bool) error {
+	if err := s.numberArticles(ctx, tx, added); err != nil {
 		return err
 	}
-	byID := slices.SortedFunc(slices.Values(fresh), func(x, y *articleRow) int { return cmp.Compare(x.ID, y.ID) })
+	byID := slices.SortedFunc(slices.Values(added), func(x, y *articleRow) int { return cmp.Compare(x.ID, y.ID) })
 	inserted := 0
 	err := insertArticles.apply(ctx, s, tx, len(byID), func(i int) []any {
 		r := byID[i]
@@ -221,7 +222,7 @@ func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, fresh, locked []*a
 	if err != nil {
 		return err
 	}
-	if inserted != len(fresh) {
+	if inserted != len(added) {
 		return errRaced
 	}
 	err = updateArticles.run(ctx, s, tx, len(locked), func(i int) []any {
@@ -234,19 +235,19 @@ func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, fresh, locked []*a
 	if err != nil {
 		return err
 	}
-	return s.noteChanges(ctx, tx, slices.Concat(fresh, locked), bulk)
+	return s.noteChanges(ctx, tx, slices.Concat(added, locked), bulk)
 }
 
 // numberArticles gives new articles their numbers.
-func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, fresh []*articleRow) error {
-	if len(fresh) == 0 {
+func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, added []*articleRow) error {
+	if len(added) == 0 {
 		return nil
 	}
-	numbers, err := s.nextNumbers(ctx, tx, "articles", "number", len(fresh))
+	numbers, err := s.nextNumbers(ctx, tx, "articles", "number", len(added))
 	if err != nil {
 		return err
 	}
-	for i, r := range fresh {
+	for i, r := range added {
 		r.Number = numbers[i]
 	}
 	return nil
@@ -262,7 +263,7 @@ func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (a way
 	return row.article()
 }
 
-// DeleteArticle deletes an article and has the index told of it. check (unless nil)
+// DeleteArticle deletes an article and notes that for the index. check (unless nil)
 // sees the article while nobody else can change it; it may run again, and its error
 // ends the deletion and is returned. NotFound if the scope has none of this id. The
 // tenant stays the organisation's.

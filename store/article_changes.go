@@ -47,7 +47,7 @@ func (s *Store) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleR
 // that it gets one of any size.
 const maxIndexBytes = 8 << 20
 
-// ArticleChanges returns changes that the index is to be told of, at most limit and
+// ArticleChanges returns changes that the index does not hold yet, at most limit and
 // as many as hold about 8 MiB of text together: those of single articles before those
 // of imports, oldest first, what was deferred last. An article may be newer than its
 // Revision, never older.
@@ -106,14 +106,14 @@ func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int6
 }
 
 // DoneArticleChanges notes that the index holds what ArticleChanges returned: an
-// article that has changed since stays to be told of. mark is the one that the searched
+// article that has changed since stays among the changes. mark is the one that the searched
 // generation was given then, 0 if none. Conflict if holder does not hold the index.
 func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) (err error) {
 	defer wrap(&err, "note that articles are in the index")
 	if len(done) == 0 {
 		return nil
 	}
-	told := keyed(done, func(c waypost.ArticleChange) int64 { return c.Number })
+	byNumber := keyed(done, func(c waypost.ArticleChange) int64 { return c.Number })
 	return s.writeRows(ctx, len(done), func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockIndex(ctx, tx, holder)
 		if err != nil {
@@ -129,11 +129,11 @@ func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []wa
 		// that is under way makes another revision of it.
 		var rows []changeRow
 		q := tx.NewSelect().Model(&rows).Column("number", "revision").Order("number").
-			Where("number IN (?)", bun.List(slices.Collect(maps.Keys(told))))
+			Where("number IN (?)", bun.List(slices.Collect(maps.Keys(byNumber))))
 		if err := s.lock(q, "ac").Scan(ctx); err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(r changeRow) bool { return r.Revision != told[r.Number].Revision })
+		rows = slices.DeleteFunc(rows, func(r changeRow) bool { return r.Revision != byNumber[r.Number].Revision })
 		if len(rows) == 0 {
 			return nil
 		}
@@ -162,7 +162,7 @@ var deferChanges = bulk{
 	ordered: true,
 }
 
-// DeferArticleChanges has changes that the index has refused told to it again later:
+// DeferArticleChanges has ArticleChanges return changes that the index has refused again later:
 // after a second, and twice as long after each further try, up to an hour. An article
 // that has changed since is due at once. Conflict if holder does not hold the index.
 func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) (err error) {

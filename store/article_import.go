@@ -26,7 +26,7 @@ type articleLine struct {
 // of those of one id the later line wins. A line with an error, a faulty article, and
 // one of another organisation's tenant fail by themselves. An error of rows ends it
 // and is returned; what was stored before stays, so that the same import can be sent
-// again. The index is told after the articles that were put alone.
+// again. The index gets them after the articles that were put alone.
 func (s *Store) ImportArticles(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
 	defer wrap(&err, "import articles")
 	sc, author := by.Within()
@@ -68,20 +68,22 @@ func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *aud
 				return err
 			}
 			if stored := result.Created + result.Updated; stored > 0 {
-				told := fields{"created": result.Created, "updated": result.Updated, "failed": result.Failed}
-				if err := entry.update(ctx, tx, told); err != nil {
+				after := fields{"created": result.Created, "updated": result.Updated, "failed": result.Failed}
+				if err := entry.update(ctx, tx, after); err != nil {
 					return err
 				}
 			}
 			if !last {
 				return nil
 			}
-			return s.keep(ctx, tx, result)
+			return s.keepResult(ctx, tx, result)
 		})
 	})
 	return result, err
 }
 
+// importBatch stores the articles of a batch that have no fault, and adds what became of each line to
+// result. Of two lines with one id the later one counts. errRaced as of writeArticles.
 func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []articleLine, result *waypost.ArticleImport) error {
 	var ids, tenants []string
 	for i := range batch {
@@ -99,7 +101,7 @@ func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, ba
 	}
 	now := s.time()
 	written := map[string]*articleRow{} // by id
-	var fresh, locked []*articleRow
+	var added, locked []*articleRow
 	for i := range batch {
 		l := &batch[i]
 		result.Total++
@@ -126,13 +128,13 @@ func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, ba
 			*earlier = row
 			continue
 		case current == nil:
-			fresh = append(fresh, &row)
+			added = append(added, &row)
 		default:
 			locked = append(locked, &row)
 		}
 		written[row.ID] = &row
 	}
-	if err := s.writeArticles(ctx, tx, fresh, locked, true); err != nil {
+	if err := s.writeArticles(ctx, tx, added, locked, true); err != nil {
 		return fmt.Errorf("write articles: %w", err)
 	}
 	return nil

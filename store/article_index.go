@@ -16,6 +16,7 @@ type indexRow struct {
 	bun.BaseModel `bun:"table:article_index,alias:ai"`
 
 	ID           int    `bun:"id,pk"`
+	Installation string `bun:"installation"`
 	Holder       string `bun:"holder"`        // "" if nobody holds it
 	HolderEngine string `bun:"holder_engine"` // the engine that the holder writes
 	HeldUntil    stamp  `bun:"held_until"`
@@ -77,7 +78,7 @@ func (s *Store) RequestReindex(ctx context.Context, by waypost.Caller) (reindex 
 			}
 		}
 		reindex = row.reindex()
-		return s.keep(ctx, tx, reindex)
+		return s.keepResult(ctx, tx, reindex)
 	})
 	return reindex, err
 }
@@ -95,6 +96,23 @@ func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
 func (s *Store) ArticleIndex(ctx context.Context) (waypost.ArticleIndex, error) {
 	row, err := s.indexRow(ctx)
 	return row.index(), err
+}
+
+// Installation returns an id that no other database has, and this one always.
+func (s *Store) Installation(ctx context.Context) (id string, err error) {
+	defer wrap(&err, "name the installation")
+	row, err := s.indexRow(ctx)
+	if err != nil || row.Installation != "" {
+		return row.Installation, err
+	}
+	row, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+		if r.Installation != "" {
+			return false, nil
+		}
+		r.Installation = waypost.NewID("", s.time())
+		return true, nil
+	})
+	return row.Installation, err
 }
 
 func (s *Store) indexRow(ctx context.Context) (row indexRow, err error) {

@@ -26,6 +26,7 @@ type auditRow struct {
 	Was         *string `bun:"was"`
 	Became      *string `bun:"became"`
 	RequestID   string  `bun:"request_id"`
+	Address     string  `bun:"address"`
 }
 
 func (r auditRow) entry() waypost.AuditEntry {
@@ -37,7 +38,7 @@ func (r auditRow) entry() waypost.AuditEntry {
 	}
 	return waypost.AuditEntry{
 		ID:     r.ID,
-		Author: waypost.Author{Scope: r.Scope, Application: r.Application, Actor: r.Actor, RequestID: r.RequestID},
+		Author: waypost.Author{Scope: r.Scope, Application: r.Application, Actor: r.Actor, RequestID: r.RequestID, Address: r.Address},
 		Action: r.Action, Target: r.Target, Before: side(r.Was), After: side(r.Became),
 	}
 }
@@ -57,7 +58,7 @@ func (s *Store) newAudit(by *waypost.Author, action, target string, before, afte
 	}
 	row := &auditRow{
 		ID: waypost.NewID(waypost.PrefixAudit, s.time()), Scope: by.Scope, Application: by.Application, Actor: cleanText(by.Actor),
-		Action: action, Target: cleanText(target), RequestID: cleanText(by.RequestID),
+		Action: action, Target: cleanText(target), RequestID: cleanText(by.RequestID), Address: by.Address,
 	}
 	for _, side := range []struct {
 		column **string
@@ -124,7 +125,8 @@ func (s *Store) RecordAudit(ctx context.Context, by waypost.Author, action, targ
 	})
 }
 
-// ListAudit returns the entries of the scope that match the filter, newest first.
+// ListAudit returns the entries of the scope that match the filter, newest first. Actors who are users
+// are named, and filtered, by their e-mail address, or else by their id.
 func (s *Store) ListAudit(ctx context.Context, sc waypost.Scope, f waypost.AuditFilter, page waypost.Page) (_ []waypost.AuditEntry, err error) {
 	defer wrap(&err, "list the audit log")
 	var rows []auditRow
@@ -133,7 +135,14 @@ func (s *Store) ListAudit(ctx context.Context, sc waypost.Scope, f waypost.Audit
 		q.Where("target = ?", cleanText(f.Target))
 	}
 	if f.Actor != "" {
-		q.Where("actor = ? AND actor <> ''", cleanText(f.Actor)) // as the index has it
+		actors := []string{cleanText(f.Actor)}
+		u, err := s.UserByEmail(ctx, sc.Org, f.Actor)
+		if err == nil {
+			actors = append(actors, u.ID)
+		} else if waypost.CodeOf(err) != waypost.CodeNotFound {
+			return nil, err
+		}
+		q.Where("actor IN (?) AND actor <> ''", bun.List(actors)) // as the index has it
 	}
 	if !f.From.IsZero() {
 		q.Where("id >= ?", firstAudit(f.From))
@@ -141,7 +150,10 @@ func (s *Store) ListAudit(ctx context.Context, sc waypost.Scope, f waypost.Audit
 	if !f.To.IsZero() {
 		q.Where("id < ?", firstAudit(f.To))
 	}
-	err = q.Scan(ctx)
+	if err := q.Scan(ctx); err != nil {
+		return nil, err
+	}
+	err = s.nameUsers(ctx, sc.Org, rows)
 	return mapped(rows, auditRow.entry), err
 }
 
@@ -288,6 +300,15 @@ func auditedLaunch(l waypost.Launch) fields {
 	}
 	if l.ControlGroup > 0 {
 		members["controlGroup"] = l.ControlGroup
+	}
+	if t := l.Test; t != nil {
+		test := fields{"after": waypost.Duration(t.After).String(), "undecided": t.Undecided, "nodeId": t.NodeID}
+		if t.Leads > 0 {
+			test["leads"] = t.Leads
+		} else {
+			test["share"] = t.Share
+		}
+		members["test"] = test
 	}
 	return members
 }

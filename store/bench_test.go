@@ -141,8 +141,8 @@ func (d *deliverer) deliver(ctx context.Context, visit int, enrollments []string
 			Progress: &waypost.Progress{
 				EnrollmentID: id, Status: waypost.EnrollmentCompleted, NodeID: "end", LastSeq: 3,
 				Entries: []waypost.TimelineEntry{
-					{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent, Next: "vip"},
-					{Seq: 2, At: now, NodeID: "vip", What: waypost.WhatTook, Next: "end", Reason: "else"},
+					{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent, Next: "vip", Way: waypost.WayNext},
+					{Seq: 2, At: now, NodeID: "vip", What: waypost.WhatTook, Next: "end", Way: waypost.WayOtherwise, Reason: "else"},
 					{Seq: 3, At: now, NodeID: "end", What: waypost.WhatExited},
 				},
 			},

@@ -206,8 +206,8 @@ func (s *Store) markStartedInOneStatement(ctx context.Context, ids []string) (ma
 
 var sizeCohorts = bulk{table: "cohorts AS c", columns: []string{"id text", "size bigint"}, keys: 1}
 
-// leaveCohorts notes how many enrollments have left which cohorts. The last one takes
-// the cohort along: nobody asks any more when it was started.
+// leaveCohorts notes how many enrollments have left which cohorts, and deletes cohorts without
+// members: only members ask when their cohort was started. On SQLite it does nothing (see dropsCohorts).
 func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int) error {
 	if len(left) == 0 || !s.dropsCohorts() {
 		return nil

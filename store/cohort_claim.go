@@ -68,8 +68,8 @@ func (s *Store) claimOf(ctx context.Context, key versionKey, free func(*bun.Sele
 // FormCohort binds claimed enrollments to a cohort for good, which the caller is to start;
 // if it is not marked as started, StaleCohorts finds it. Left out are those that are in a
 // cohort of somebody who claimed them later; a cohort without members was not formed. The
-// workflow is told of those that were ended early, or ordered to another version, while
-// there was none to be told.
+// workflow gets notices of those that were ended early, or ordered to another version, before
+// it existed.
 func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error) {
 	ids := mapped(claimed.Members, func(m waypost.CohortMember) string { return m.EnrollmentID })
 	key := versionKey{JourneyID: claimed.Version.JourneyID, Version: claimed.Version.Version}
@@ -85,12 +85,12 @@ func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost
 		if err := s.lock(q, "e").Scan(ctx); err != nil || len(found) == 0 {
 			return err
 		}
-		var rows, told []enrollmentRow
+		var rows, uninformed []enrollmentRow
 		for _, f := range found {
 			f.CohortID = &cohort.ID
 			rows = append(rows, f.enrollmentRow)
 			if status := waypost.EnrollmentStatus(f.Status); f.Move != nil || status == waypost.EnrollmentCanceled || status == waypost.EnrollmentExited {
-				told = append(told, f.enrollmentRow)
+				uninformed = append(uninformed, f.enrollmentRow)
 			}
 		}
 		cohort.Members = membersOf(rows)
@@ -111,7 +111,7 @@ func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost
 		if err != nil {
 			return err
 		}
-		return s.notify(ctx, tx, noticesOf(told, true), false)
+		return s.notify(ctx, tx, noticesOf(uninformed, true), false)
 	})
 	if err != nil {
 		return waypost.Cohort{}, fmt.Errorf("form a cohort of journey %s: %w", key.JourneyID, err)

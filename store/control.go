@@ -200,10 +200,10 @@ func (s *Store) hold(ctx context.Context, tx bun.Tx, workflowID string, targets 
 // decision is what people decide about targets.
 type decision struct {
 	verb string // pause, resume or cancel
-	// carryOut does it, where the rows of the targets are locked, and tells whether anything
-	// changed by that.
+	// carryOut applies it while the rows of the targets are locked, and tells whether that changed
+	// anything.
 	carryOut func(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error)
-	// before and after are what the audit log tells of it.
+	// before and after are the sides of its entry in the audit log.
 	before, after any
 }
 
@@ -277,7 +277,7 @@ func (s *Store) ResumeEnrollment(ctx context.Context, by waypost.Caller, id stri
 	return s.controlEnrollment(ctx, by, id, s.resumption(shift))
 }
 
-// controlEnrollment carries out what needs an enrollment that has not ended.
+// controlEnrollment applies a decision to an enrollment; Conflict if the enrollment has ended.
 func (s *Store) controlEnrollment(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Enrollment, error) {
 	sc, author := by.Within()
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -304,7 +304,8 @@ func (s *Store) controlEnrollment(ctx context.Context, by waypost.Caller, id str
 	return e, err
 }
 
-// decide carries out a decision about a thing of a kind and the targets that go with it.
+// decide applies a decision to targets, and writes what it changed into the audit log as one of the thing
+// of this kind and id.
 func (s *Store) decide(ctx context.Context, tx bun.Tx, by *waypost.Author, kind string, d decision, id string, targets ...string) error {
 	changed, err := d.carryOut(ctx, tx, targets)
 	if err != nil || !changed {
@@ -346,9 +347,9 @@ func (s *Store) CancelLaunch(ctx context.Context, by waypost.Caller, id string) 
 	return s.controlLaunch(ctx, by, id, s.cancellation(s.cancelLaunches))
 }
 
-// controlLaunch carries out what needs a launch that has not ended, and those of its
-// occurrences that have not, while their rows are locked: no step of enrolling their
-// audience is under way then, and none is opened.
+// controlLaunch applies a decision to a launch and to those of its occurrences that have not ended;
+// Conflict if the launch has ended. Their rows are locked: no step of enrolling their
+// audience is under way then, and no occurrence is opened.
 func (s *Store) controlLaunch(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Launch, error) {
 	sc, author := by.Within()
 	launch, err := s.Launch(ctx, sc, id)
@@ -419,7 +420,7 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (ch
 	if len(ids) == 0 {
 		return false, nil
 	}
-	// What was settled before its row was locked has completed, and was told so.
+	// Those that markCompletedLaunches has marked before their rows were locked were announced as completed.
 	var open []string
 	err = tx.NewSelect().Model((*launchRow)(nil)).Column("id").Where("id IN (?) AND ended = ''", bun.List(ids)).Order("id").Scan(ctx, &open)
 	if ids = open; err != nil || len(ids) == 0 {
@@ -478,8 +479,8 @@ func (s *Store) CancelJourney(ctx context.Context, by waypost.Caller, id string)
 		if changed, err = s.cancelLaunches(ctx, tx, live); err != nil {
 			return false, err
 		}
-		newest, fresh, err := madeSinceCancel(ctx, tx, id)
-		if err != nil || !fresh {
+		newest, uncovered, err := madeSinceCancel(ctx, tx, id)
+		if err != nil || !uncovered {
 			return changed, err
 		}
 		at := s.time()
@@ -495,15 +496,15 @@ func (s *Store) CancelJourney(ctx context.Context, by waypost.Caller, id string)
 // madeSinceCancel tells whether a journey has enrollments without a launch that its
 // last cancel did not count for, and when the newest was made: calling again and
 // again leaves one control.
-func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest stamp, fresh bool, err error) {
+func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest stamp, uncovered bool, err error) {
 	var last stamp
 	err = tx.NewRaw(`SELECT (SELECT e.created_at FROM enrollments AS e WHERE e.journey_id = ? AND e.launch_id IS NULL ORDER BY e.id DESC LIMIT 1),
 		(SELECT max(c.from_at) FROM controls AS c WHERE c.target = ? AND c.kind = 'cancel')`, journey, journey).Scan(ctx, &newest, &last)
 	return newest, last.IsZero() || newest.After(last.Time), err
 }
 
-// controlJourney carries out what needs a journey that runs, and gives it the
-// status, unless that is "".
+// controlJourney applies a decision to a journey, and gives it the status, unless that is "" or the
+// journey is archived. Conflict if the journey is a draft.
 func (s *Store) controlJourney(ctx context.Context, by waypost.Caller, id string, status waypost.JourneyStatus, d decision) (_ waypost.Journey, err error) {
 	defer wrap(&err, "%s journey %s", d.verb, clip(id))
 	sc, author := by.Within()
@@ -643,9 +644,9 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	}
 	now := stamp{at}
 	live := mapped(rows, enrollmentRow.id)
-	ended := map[entry]int{}
+	ended := map[journeyEntry]int{}
 	for _, e := range rows {
-		ended[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
+		ended[journeyEntry{e.JourneyID, e.LeadsID, e.EntryKey}]++
 	}
 	_, err = tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("status = ?, move = NULL", status).
 		Set("ended_at = CASE WHEN created_at > ? THEN created_at ELSE ? END", now, now). // clocks of processes disagree
@@ -801,6 +802,8 @@ func sweepable(q *bun.SelectQuery, now time.Time) *bun.SelectQuery {
 	return q.Where("sweep_at <= ?", stamp{now})
 }
 
+// sweep ends up to limit enrollments of the cancel whose turn it is, and tells their workflows. A cancel
+// that is done is swept once more after sweepAgain, for enrollments that were being stored meanwhile.
 func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err error) {
 	var controls []controlRow
 	now := s.time()

@@ -7,7 +7,7 @@ import (
 )
 
 // What happened is announced in the transaction that records it: a row for each subscription
-// that is told of it; TellSubscriptions turns rows into messages. Where there is no
+// that gets a message of it; TellSubscriptions turns rows into messages. Where there is no
 // subscription, a statement only finds that out.
 
 // anySubscribed is evaluated before anything else of a statement is.
@@ -15,14 +15,15 @@ const anySubscribed = "EXISTS (SELECT 1 FROM subscription_types)"
 
 const insertAnnouncements = "INSERT INTO announcements (subscription_id, type, at, data) "
 
-// subscribed joins who is told of a type about a row of an alias: of its scope and journey.
+// subscribed joins the subscriptions that get messages of a type about a row of an alias: those of its
+// scope and journey.
 func subscribed(join string, h waypost.Happening, alias string) string {
 	return " " + join + " subscription_types AS st ON st.org = " + alias + ".org AND st.stage = " + alias + ".stage AND st.type = '" + string(h) +
 		"' AND st.journey_id IN ('', " + alias + ".journey_id)"
 }
 
 // object writes a JSON object of members "name expression" as a text. Times in it are
-// microseconds, which told reads.
+// microseconds, which body reads.
 func object(members ...string) dialects {
 	pairs := make([]string, len(members))
 	for i, member := range members {
@@ -33,13 +34,13 @@ func object(members ...string) dialects {
 	return dialects{"CAST(json_build_object" + list, "CAST(json_object" + list}
 }
 
-// endedObject is what is told of the end of an enrollment (alias e); status is how.
+// endedObject is the data of an announcement that an enrollment (alias e) has ended, with what status.
 func endedObject(status string) dialects {
 	return object("enrollmentId e.id", "journeyId e.journey_id", "version e.version", "leadsId e.leads_id", "launchId e.launch_id",
 		"entryKey e.entry_key", "status "+status, "createdAt e.created_at")
 }
 
-// failedObject is what is told of a delivery (alias d) that has failed; of says where its
+// failedObject is the data of an announcement that a delivery (alias d) has failed; of says where its
 // last attempt stands.
 func failedObject(of, attempts string) dialects {
 	return object("messageId d.message_id", "enrollmentId d.enrollment_id", "journeyId d.journey_id", "journeyVersion d.journey_version",
@@ -77,7 +78,7 @@ var launchEnd = dialects{"GREATEST" + launchEndings, "MAX" + launchEndings}
 const launchEndings = `(la.done_at, COALESCE((SELECT MAX(e.ended_at) FROM enrollments AS e WHERE e.launch_id = la.id), 0),
 	COALESCE((SELECT MAX(dd.ended_at) FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id), 0))`
 
-// launchObject is what is told of the end of a launch (alias la); status is how.
+// launchObject is the data of an announcement that a launch (alias la) has ended, with what status.
 func launchObject(status string) dialects {
 	return object("launchId la.id", "journeyId la.journey_id", "version la.version", "recurringId la.recurring_id", "occursAt la.occurs_at",
 		"status "+status, "total la.total", "enrolled la.enrolled", "skipped la.skipped", "heldOut la.held_out", "createdAt la.created_at")

@@ -239,3 +239,20 @@ func (s *Store) sweepPage() int64 {
 	}
 	return 50
 }
+
+// emptyLog takes what was overwritten out of SQLite's write-ahead log, too. While somebody reads
+// from before it, or the caller is in a hurry, that is left to the next call, or to the end of the
+// process: writers do not wait for readers, and what was committed is no error.
+func (s *Store) emptyLog(ctx context.Context) {
+	if s.postgres {
+		return
+	}
+	conn, err := s.w.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for _, pragma := range []string{"busy_timeout(0)", "wal_checkpoint(TRUNCATE)", busyTimeout} {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA "+pragma)
+	}
+}

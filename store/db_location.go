@@ -29,7 +29,7 @@ type location struct {
 const (
 	postgresConns  = 14
 	plannedConns   = 16
-	sqliteReaders  = 8
+	sqliteReaders  = 10 // six for exports (gateway/export.go)
 	privateFile    = 0o600
 	privateDir     = 0o700
 	notPrivateMask = 0o077
@@ -124,7 +124,8 @@ func (l location) openSQLite(readers bool) *sql.DB {
 		pragmas = append(pragmas, "query_only(1)")
 		conns = sqliteReaders
 	} else {
-		pragmas = append(pragmas, "journal_mode(WAL)")
+		// secure_delete overwrites what is deleted: the file holds no erased person.
+		pragmas = append(pragmas, "journal_mode(WAL)", "secure_delete(ON)")
 		query.Set("_txlock", "immediate")
 	}
 	query["_pragma"] = pragmas

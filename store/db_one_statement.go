@@ -20,8 +20,8 @@ func (s *Store) inOneStatement() bool { return s.planned != nil }
 // it fails, which takes back what it has done.
 const asExpected = "as_expected"
 
-// refused tells whether such a statement has found something in its way, if only that it
-// has to be planned anew.
+// refused tells whether such a statement has failed because the case is not the usual one, or
+// because it has to be planned anew.
 func refused(err error) bool {
 	var pg *pgconn.PgError
 	return conflicts(err) || errors.As(err, &pg) && (pg.ConstraintName == asExpected || pg.Code == pgStalePlan || pg.Code == pgNoStatement)

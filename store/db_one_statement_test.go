@@ -369,7 +369,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Openings   []waypost.Sending
 				Statistics waypost.Statistics
 				History    []waypost.WebhookInterval
-				Told       []string
+				Messages   []string
 			}
 			for i, way := range []*store.Store{s, byTransaction} {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
@@ -440,7 +440,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				st.History, err = s.WebhookHistory(ctx, sc, hooks[i], now, now.Add(time.Minute), time.Hour)
 				must(t, err)
 				telling.Lock()
-				st.Told = told(t, s, sc, subscriptions[i])
+				st.Messages = messagesTo(t, s, sc, subscriptions[i])
 				telling.Unlock()
 				st.Delivery.MessageID, st.Delivery.EnrollmentID, st.Delivery.LeadsID, st.Delivery.JourneyID, st.Delivery.WebhookID = "", "", 0, "", ""
 				st.Enrollment.JourneyID, st.Enrollment.ID, st.Enrollment.LeadsID, st.Enrollment.CreatedAt, st.Enrollment.WorkflowID = "", "", 0, time.Time{}, ""
@@ -463,8 +463,8 @@ func TestOneStatementAsTransaction(t *testing.T) {
 			if last.status == waypost.DeliveryFailed {
 				want++
 			}
-			if len(stand[0].Told) != want {
-				t.Errorf("told %q, want %d", stand[0].Told, want)
+			if len(stand[0].Messages) != want {
+				t.Errorf("told %q, want %d", stand[0].Messages, want)
 			}
 			if len(stand[0].Attempts) != len(attempts) {
 				t.Errorf("%d attempts, want %d", len(stand[0].Attempts), len(attempts))
@@ -473,8 +473,8 @@ func TestOneStatementAsTransaction(t *testing.T) {
 	}
 }
 
-// told is what a subscription is told, without what tells two enrollments apart.
-func told(t *testing.T, s *store.Store, sc waypost.Scope, subscription string) (told []string) {
+// messagesTo returns the bodies of the messages to a subscription, without what tells two enrollments apart.
+func messagesTo(t *testing.T, s *store.Store, sc waypost.Scope, subscription string) (bodies []string) {
 	t.Helper()
 	for more := true; more; {
 		var err error
@@ -486,10 +486,10 @@ func told(t *testing.T, s *store.Store, sc waypost.Scope, subscription string) (
 	for _, d := range list {
 		_, _, body, err := s.Delivery(t.Context(), sc, d.MessageID)
 		must(t, err)
-		told = append(told, regexp.MustCompile(`"(messageId|enrollmentId|journeyId|webhookId|leadsId|createdAt)":("[^"]*"|\d+),?`).ReplaceAllString(string(body), ""))
+		bodies = append(bodies, regexp.MustCompile(`"(messageId|enrollmentId|journeyId|webhookId|leadsId|createdAt)":("[^"]*"|\d+),?`).ReplaceAllString(string(body), ""))
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(bodies)
+	return bodies
 }
 
 // openTwo opens the first attempts of two messages.

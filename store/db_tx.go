@@ -17,8 +17,8 @@ import (
 const maxTries = 5
 
 // deliveriesByScope is the index of deliveries by their message. Where two insert the
-// very same row at once, PostgreSQL may meet it before the primary key, for which
-// there is a way out; the second try finds the row.
+// same row at once, PostgreSQL may report this index as violated before the primary key, for which
+// the insert has an ON CONFLICT; the second try finds the row.
 const deliveriesByScope = "deliveries_by_scope"
 
 // write runs fn, which writes few rows, in a transaction. fn may run again and must
@@ -31,10 +31,10 @@ func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.T
 // go before them.
 func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
 	if !s.postgres {
-		if err := s.lanes.enter(ctx, rows > smallWrite); err != nil {
+		if err := s.writers.enter(ctx, rows > smallWrite); err != nil {
 			return err
 		}
-		defer s.lanes.leave()
+		defer s.writers.leave()
 		if err := s.prepare(ctx); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Con
 	}
 }
 
-// conflicts tells whether a statement met another transaction, and may do better alone.
+// conflicts tells whether a statement failed because of another transaction, so that another try may pass.
 func conflicts(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == pgDeadlock || pg.Code == pgSerialization || pg.ConstraintName == deliveriesByScope)

@@ -234,7 +234,7 @@ var insertDelivery = bulk{
 // for the first; the rows are sorted so that they never wait for each other.
 func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
 	slices.SortFunc(rows, func(a, b deliveryRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
-	fresh := make(map[waypost.Touchpoint]bool, len(rows))
+	inserted := make(map[waypost.Touchpoint]bool, len(rows))
 	err := insertDelivery.apply(ctx, s, tx, len(rows), func(i int) []any {
 		r := &rows[i]
 		return []any{
@@ -242,8 +242,8 @@ func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []delivery
 			r.NodeID, r.WebhookID, r.LeadsID, r.LaunchID, string(r.Status), r.FirstAttemptAt,
 			r.OpenAttempt, r.OpenAt, r.OpenBy, r.DeferredReason, r.DeferredSince, r.NextAttemptAt,
 		}
-	}, func(i int) { fresh[rows[i].touchpoint()] = true })
-	return fresh, err
+	}, func(i int) { inserted[rows[i].touchpoint()] = true })
+	return inserted, err
 }
 
 // updateDelivery writes where a delivery stands.

@@ -118,41 +118,9 @@ func (s *Store) skipUnwanted(ctx context.Context, tx bun.Tx, openings map[waypos
 	if err != nil {
 		return err
 	}
-	var fresh []deliveryRow
-	var skipped []*deliveryRow
-	var superseded []attemptRow
-	for key, reason := range reasons {
-		o, row := openings[key], deliveries[key]
-		switch {
-		case o.Skipped == nil && o.Round <= 1:
-			sendings[key] = waypost.Sending{Held: true}
-		case row == nil && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "":
-			made := newDeliveryRow(key, o.Scope, o.Delivery)
-			made.skip(reason)
-			fresh = append(fresh, made)
-		case row != nil && row.mayOpen(o):
-			if row.OpenAttempt > 0 {
-				superseded = append(superseded, s.interrupt(row)...)
-			}
-			row.skip(reason)
-			skipped = append(skipped, row)
-		}
-		// Another one is under way, or over: what opens it finds out.
-	}
-	inserted, err := s.insertDeliveries(ctx, tx, fresh)
+	skipped, err := s.storeSkipped(ctx, tx, s.skipOpenings(reasons, openings, deliveries, sendings))
 	if err != nil {
 		return err
-	}
-	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
-		return err
-	}
-	if err := s.updateDeliveries(ctx, tx, skipped); err != nil {
-		return err
-	}
-	for i := range fresh {
-		if inserted[fresh[i].touchpoint()] {
-			skipped = append(skipped, &fresh[i])
-		}
 	}
 	var progress []waypost.Progress
 	var rounds []roundKey
@@ -177,6 +145,61 @@ func (s *Store) skipUnwanted(ctx context.Context, tx bun.Tx, openings map[waypos
 		return err
 	}
 	return s.recordProgress(ctx, tx, progress)
+}
+
+// skippedDeliveries are the deliveries of openings that are skipped, as they are to be stored.
+type skippedDeliveries struct {
+	missing    []deliveryRow  // without a row until now
+	locked     []*deliveryRow // with one
+	superseded []attemptRow   // attempts of locked that were under way
+}
+
+// skipOpenings skips the openings for the reasons. An opening whose Skipped is nil is held instead, which it
+// notes in sendings; left out are those of an attempt that is under way or over already.
+func (s *Store) skipOpenings(
+	reasons map[waypost.Touchpoint]string, openings map[waypost.Touchpoint]waypost.Opening,
+	deliveries map[waypost.Touchpoint]*deliveryRow, sendings map[waypost.Touchpoint]waypost.Sending,
+) (list skippedDeliveries) {
+	for key, reason := range reasons {
+		o, row := openings[key], deliveries[key]
+		switch {
+		case o.Skipped == nil && o.Round <= 1:
+			sendings[key] = waypost.Sending{Held: true}
+		case row == nil && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "":
+			made := newDeliveryRow(key, o.Scope, o.Delivery)
+			made.skip(reason)
+			list.missing = append(list.missing, made)
+		case row != nil && row.mayOpen(o):
+			if row.OpenAttempt > 0 {
+				list.superseded = append(list.superseded, s.interrupt(row)...)
+			}
+			row.skip(reason)
+			list.locked = append(list.locked, row)
+		}
+	}
+	return list
+}
+
+// storeSkipped returns the deliveries that it has stored: of the missing ones, not those that another
+// transaction has inserted meanwhile.
+func (s *Store) storeSkipped(ctx context.Context, tx bun.Tx, list skippedDeliveries) ([]*deliveryRow, error) {
+	inserted, err := s.insertDeliveries(ctx, tx, list.missing)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writeAttempts(ctx, tx, list.superseded); err != nil {
+		return nil, err
+	}
+	if err := s.updateDeliveries(ctx, tx, list.locked); err != nil {
+		return nil, err
+	}
+	skipped := list.locked
+	for i := range list.missing {
+		if inserted[list.missing[i].touchpoint()] {
+			skipped = append(skipped, &list.missing[i])
+		}
+	}
+	return skipped, nil
 }
 
 // skip notes that the delivery is skipped for good.

@@ -21,6 +21,8 @@ func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferra
 	return s.writeRows(ctx, len(deferrals), func(ctx context.Context, tx bun.Tx) error { return s.recordDeferrals(ctx, tx, deferrals) })
 }
 
+// recordDeferrals is RecordDeferrals in a transaction. It locks deliveries before enrollments, as all
+// others do.
 func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []waypost.Deferral) error {
 	keys := mapped(deferrals, func(d waypost.Deferral) waypost.Touchpoint { return d.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
@@ -36,7 +38,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 			missing = append(missing, row)
 		}
 	}
-	fresh, err := s.addDeliveries(ctx, tx, missing, deliveries)
+	inserted, err := s.addDeliveries(ctx, tx, missing, deliveries)
 	if err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 			continue
 		}
 		seen[d.Touchpoint] = true
-		if left || !fresh[d.Touchpoint] {
+		if left || !inserted[d.Touchpoint] {
 			updates = append(updates, row)
 		}
 		if d.Progress != nil {

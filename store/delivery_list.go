@@ -161,15 +161,10 @@ func (s *Store) SummarizeDeliveries(ctx context.Context, sc waypost.Scope, f way
 }
 
 // ExportDeliveries calls each for every delivery of the scope that matches, newest first.
-// All of them are of one moment. It ends with the first error of each or of ctx, and waits
-// for its turn as ExportLeads does.
+// All of them are of one moment. It ends with the first error of each or of ctx, and has a
+// connection until then, as ExportLeads does.
 func (s *Store) ExportDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, each func(waypost.Delivery) error) (err error) {
 	defer wrap(&err, "export deliveries")
-	release, err := s.exportSlot(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
 	return s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if err := s.withoutPlan(ctx, tx, "seqscan"); err != nil {
 			return err

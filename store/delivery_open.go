@@ -56,6 +56,8 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (s
 	return sendings, nil
 }
 
+// openAttempts is OpenAttempts in a transaction. It locks the leads of capped touchpoints first, so that no
+// other transaction opens one of them before this one has been counted.
 func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
 	first := firstOpenings(openings)
 	if err := s.lockCapped(ctx, tx, first); err != nil {
@@ -72,20 +74,20 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 	if err := s.skipCapped(ctx, tx, first, stopped, sendings); err != nil {
 		return nil, err
 	}
-	var fresh []deliveryRow
+	var missing []deliveryRow
 	for _, o := range first {
 		if sendings[o.Touchpoint].Skipped == "" && o.Attempt == 1 && o.Round <= 1 && !isSubscription(o.EnrollmentID) && o.Delivery.MessageID != "" && !stopped[o.Touchpoint] {
 			row := newDeliveryRow(o.Touchpoint, o.Scope, o.Delivery)
 			row.open(o)
-			fresh = append(fresh, row)
+			missing = append(missing, row)
 		}
 	}
-	inserted, err := s.insertDeliveries(ctx, tx, fresh)
+	inserted, err := s.insertDeliveries(ctx, tx, missing)
 	if err != nil {
 		return nil, err
 	}
 	var messages []message
-	for _, row := range fresh {
+	for _, row := range missing {
 		key := row.touchpoint()
 		if !inserted[key] {
 			continue

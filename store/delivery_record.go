@@ -31,6 +31,8 @@ func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRec
 	return s.writeRows(ctx, len(records), func(ctx context.Context, tx bun.Tx) error { return s.recordAttempts(ctx, tx, records) })
 }
 
+// recordAttempts is RecordAttempts in a transaction. It applies all records in memory, to rows that it has
+// locked, and then writes each row once.
 func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost.AttemptRecord) error {
 	keys := mapped(records, func(r waypost.AttemptRecord) waypost.Touchpoint { return r.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
@@ -118,27 +120,27 @@ func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []delivery
 			rows = append(rows, row)
 		}
 	}
-	fresh, err := s.insertDeliveries(ctx, tx, rows)
+	inserted, err := s.insertDeliveries(ctx, tx, rows)
 	if err != nil {
 		return nil, err
 	}
 	var keys []waypost.Touchpoint
 	for i := range rows {
-		if key := rows[i].touchpoint(); fresh[key] {
+		if key := rows[i].touchpoint(); inserted[key] {
 			deliveries[key] = &rows[i]
 		} else {
 			keys = append(keys, key)
 		}
 	}
 	if len(keys) == 0 {
-		return fresh, nil
+		return inserted, nil
 	}
 	more, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
 	maps.Copy(deliveries, more)
-	return fresh, nil
+	return inserted, nil
 }
 
 // supersededAttempts reads which attempts have rows of their own, and their
@@ -179,6 +181,8 @@ type recording struct {
 	successes  []waypost.Touchpoint
 }
 
+// record applies the end of an attempt, whose answer is sealed in response. An attempt that was recorded
+// before changes nothing, unless it was recorded as interrupted and has an answer now.
 func (run *recording) record(r waypost.AttemptRecord, response []byte) {
 	row := run.deliveries[r.Touchpoint]
 	if r.Round == 0 {
@@ -444,7 +448,7 @@ func (m *assumedMove) shape() string {
 	add(string(m.was.Status), m.was.NodeID, strconv.FormatBool(m.was.Deferred), string(m.Status), m.NodeID, strconv.FormatBool(m.deferred))
 	shape = strconv.AppendInt(shape, hourOf(m.at), 10)
 	for _, e := range m.entries {
-		add(e.NodeID, e.What, e.Next)
+		add(e.NodeID, e.What, e.Next, e.Way)
 		shape = strconv.AppendInt(shape, hourOf(e.At), 10)
 	}
 	return string(shape)

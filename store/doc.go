@@ -12,7 +12,7 @@
 //	db_location.go       WAYPOST_DATABASE_URL, connections
 //	db_migrate.go        Migrate, versions of the schema
 //	db_tx.go             write, writeRows, query; retries, prepared statements
-//	db_lanes.go          SQLite's one writer: small writes before large ones
+//	db_writers.go        SQLite's one writer: small writes before large ones
 //	db_rows.go           rows by id, pages, lists of what rows hold
 //	db_named.go          pages of rows by how their name begins
 //	db_bulk.go           statements that write many rows of one shape
@@ -20,14 +20,19 @@
 //	db_one_statement.go  operations that are one statement on PostgreSQL
 //	db_announcements.go  statements that announce what happened
 //	db_segment.go        comparisons of texts and custom fields for segments
-//	db_segment_checks.go statements that have leads looked at on the way of a message
+//	db_segment_checks.go parts of statements that add leads to segment_checks
 //	db_columns.go        times, JSON and secrets as columns
+//	db_event_days.go      the statement that counts events by day
 //	db_errors.go         error codes, Away, wrap
 //
 // Whom messages go to, and who may use the API.
 //
 //	app.go                Applications and their access keys
+//	nonce_horizon.go      what gateways know of nonces that Redis has forgotten
 //	user.go               Users of the console, their sign-in links
+//	user_factor.go        second factors of users
+//	user_issuer.go        Users who sign in at an OpenID Connect issuer
+//	user_sessions.go      What the audit log tells of sign-ins
 //	app_idempotency.go    answers that are kept for an Idempotency-Key
 //	audit.go              Who changed what
 //	lead.go               Leads
@@ -37,7 +42,9 @@
 //	lead_fold.go          names and e-mail addresses as lists compare them
 //	lead_erase.go         what goes with a lead that is deleted
 //	lead_events.go        Events of leads
+//	lead_events_address.go how an event names its lead
 //	lead_events_together.go  accepting the events of several requests in one transaction
+//	lead_event_days.go    how many events leads have had on each day
 //	lead_event_names.go   the names that events have
 //	lead_event_import.go  imports of events
 //	import_lines.go       what imports have in common that are stored as they are read
@@ -48,7 +55,7 @@
 //	webhook_health.go     what the health of a webhook is read from
 //	webhook_history.go    how its attempts ended, hour by hour
 //	suppression.go        Suppressions: who is written to no more
-//	subscription.go       Subscriptions: webhooks that are told what happens
+//	subscription.go       Subscriptions: webhooks that get messages of what happens
 //	segment.go            Segments
 //	segment_checks.go     who may have entered a watched segment, and what follows
 //	segment_read.go       the leads of a segment, and what is recorded of leads
@@ -63,6 +70,7 @@
 //	launch_list.go           lists of launches
 //	launch_audience.go       who belongs to an audience
 //	launch_sample.go         leads of an audience to try a journey with
+//	launch_trial.go          a launch that tests first and holds the rest; the rate of a launch
 //	launch_occurrences.go    recurring launches
 //	enrollment.go            Enrollments and their timelines
 //	enrollment_list.go       lists of enrollments
@@ -95,12 +103,12 @@
 //	delivery_deferrals.go  deliveries that are held back
 //	redelivery.go          bulk redeliveries
 //	redelivery_rounds.go   rounds of attempts after the first
-//	announcement.go        what happened and is to be told
+//	announcement.go        announcements of what happened
 //	subscription_tell.go   messages to subscriptions
 //
 // What the pump and the sweeps do.
 //
-//	outbox_notices.go    what workflows are to be told
+//	outbox_notices.go    notices for workflows
 //	outbox_unstarted.go  launches, imports and batches without a workflow, OutboxLag
 //	retention.go         what is dropped when its time is over
 //	keys.go              sealing anew with another key
@@ -109,6 +117,6 @@
 //
 //	article.go          Articles
 //	article_import.go   imports of articles
-//	article_changes.go  what the index has to be told
+//	article_changes.go  articles that the index does not hold as they are
 //	article_index.go    who writes the index, and its generations
 package store

@@ -40,8 +40,11 @@ type enrollmentRow struct {
 	// GoalVersion is the version that it began with, if that has a goal: it counts wherever
 	// the enrollment is moved. 0: nothing counts.
 	GoalVersion int   `bun:"goal_version"`
+	BeforeAt    stamp `bun:"before_at"` // when the lead entered before, as far as the goal counted it
 	CreatedAt   stamp `bun:"created_at"`
 	EndedAt     stamp `bun:"ended_at"`
+
+	share float64 // of the control group, of an enrollment that is made or converts
 }
 
 func (r enrollmentRow) id() string { return r.ID }
@@ -61,7 +64,7 @@ func (r enrollmentRow) enrollment() (waypost.Enrollment, error) {
 		Depth: r.Depth,
 	}
 	var err error
-	if e.Entry, err = r.entry(); err == nil {
+	if e.Entry, err = r.beganBy(); err == nil {
 		err = fromJSON(r.Params, &e.Params)
 	}
 	if err != nil {
@@ -111,6 +114,7 @@ type entryRow struct {
 	LastEntryAt  stamp  `bun:"last_entry_at"`
 	EnrollmentID string `bun:"enrollment_id"`
 	Active       int    `bun:"active"`
+	GoalVersion  int    `bun:"goal_version"` // the highest version whose goal has counted the lead; 0: none
 }
 
 // Enrollment returns an enrollment and its timeline, in order; NotFound if the
@@ -137,11 +141,11 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 		entries = []waypost.TimelineEntry{{At: e.CreatedAt, What: waypost.WhatExited, Reason: waypost.ReasonControlGroup, Version: e.Version}}
 	}
 	applyControls(&e, controls[id])
-	return e, withExit(e, withControls(e, withEntry(e, entries), controls[id]), controls[id]), nil
+	return e, withExit(e, withControls(e, withBeginning(e, entries), controls[id]), controls[id]), nil
 }
 
-// withEntry has a timeline tell what an enrollment began by, if it began by itself.
-func withEntry(e waypost.Enrollment, entries []waypost.TimelineEntry) []waypost.TimelineEntry {
+// withBeginning has a timeline tell what an enrollment began by, if it began by itself.
+func withBeginning(e waypost.Enrollment, entries []waypost.TimelineEntry) []waypost.TimelineEntry {
 	if len(entries) > 0 && entries[0].Seq == 1 {
 		entries[0].Reason = e.Entry.Reason(entries[0].Reason)
 	}
@@ -215,9 +219,8 @@ func withControls(e waypost.Enrollment, entries []waypost.TimelineEntry, control
 	return merged
 }
 
-// withExit has a timeline end with what the enrollment exited on. What was
-// under way when it came is told before, as it was recorded; if that was the end of
-// the journey, it is the exit that counts.
+// withExit has a timeline end with what the enrollment exited on. An entry exited that the workflow has
+// recorded gets the reason; otherwise one is added, at the time of the last entry at the earliest.
 func withExit(e waypost.Enrollment, entries []waypost.TimelineEntry, controls waypost.Controls) []waypost.TimelineEntry {
 	reason, at, exited := controls.Exited()
 	if !exited {

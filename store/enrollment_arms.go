@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -21,8 +22,27 @@ type splitArmRow struct {
 	Visit        int    `bun:"visit"`
 	Version      int    `bun:"version"`
 	Arm          int    `bun:"arm"`
+	At           stamp  `bun:"at"`
 	Won          bool   `bun:"won"`
-	Counts       bool   `bun:"counts"`
+	Counts       bool   `bun:"counts"` // for the goal: it took the arm by its weight
+}
+
+// count counts so many times what the enrollment came to after it took the arm: before is when its
+// lead entered before, and c when it converted, nil if it has not. Times are compared as timelines
+// tell them, in milliseconds.
+func (r splitArmRow) count(t *waypost.GoalTally, before stamp, c *conversionRow, times int) {
+	if c != nil && c.At.Truncate(time.Millisecond).Before(r.At.Truncate(time.Millisecond)) {
+		if before.IsZero() {
+			t.Early += times
+		}
+		return
+	}
+	t.Enrollments += times
+	sum := waypost.GoalSum{Leads: 1}
+	if c != nil {
+		sum.Converted, sum.Worth = 1, c.Worth
+	}
+	t.Of(before.Time).Add(sum, times)
 }
 
 // winnerRow is a split that compares its arms.
@@ -70,18 +90,20 @@ func (s *Store) TakeArms(ctx context.Context, b waypost.ArmBatch) (taken map[way
 	return taken, err
 }
 
+// takeArms is TakeArms in a transaction. Of an enrollment only the arm of its first visit is stored and
+// counted.
 func (s *Store) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (map[waypost.Touchpoint]waypost.TakenArm, error) {
-	// An event is accepted before, and has converted, or sees the arms.
+	// An event is either accepted before, and its conversion is seen here, or its transaction sees the arms.
 	if err := s.shareLeads(ctx, tx, mapped(b.Items, func(c waypost.ArmChoice) int64 { return c.LeadsID })); err != nil {
 		return nil, err
 	}
 	ids := mapped(b.Items, func(c waypost.ArmChoice) string { return c.EnrollmentID })
 	var rows []enrollmentRow
-	if err := tx.NewSelect().Model(&rows).Column("id", "goal_version", "created_at").Where("e.id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
+	if err := tx.NewSelect().Model(&rows).Column("id", "goal_version", "created_at", "before_at").Where("e.id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
 		return nil, fmt.Errorf("read enrollments: %w", err)
 	}
 	enrollments := keyed(rows, enrollmentRow.id)
-	converted, err := convertedBefore(ctx, tx, ids)
+	conversions, err := conversionsOf(ctx, tx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -95,16 +117,16 @@ func (s *Store) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (ma
 		return nil, err
 	}
 	taken := make(map[waypost.Touchpoint]waypost.TakenArm, len(b.Items))
-	var fresh []splitArmRow
+	var added []splitArmRow
 	count := tallies{}
 	for _, item := range b.Items {
 		if row, again := first[item.EnrollmentID]; again && row.Visit == item.Visit {
-			taken[item.Touchpoint] = waypost.TakenArm{Arm: row.Arm, Won: row.Won}
+			taken[item.Touchpoint] = waypost.TakenArm{Arm: row.Arm, Won: row.Won, At: row.At.Time}
 			continue
 		}
-		arm := waypost.TakenArm{Arm: item.Arm}
+		arm := waypost.TakenArm{Arm: item.Arm, At: b.At}
 		if won >= 0 {
-			arm = waypost.TakenArm{Arm: won, Won: true}
+			arm.Arm, arm.Won = won, true
 		}
 		taken[item.Touchpoint] = arm
 		e, known := enrollments[item.EnrollmentID]
@@ -112,21 +134,21 @@ func (s *Store) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (ma
 			continue
 		}
 		row := splitArmRow{
-			EnrollmentID: e.ID, NodeID: b.NodeID, Visit: item.Visit, Version: b.Version, Arm: arm.Arm, Won: arm.Won,
-			Counts: e.GoalVersion > 0 && !converted[e.ID],
+			EnrollmentID: e.ID, NodeID: b.NodeID, Visit: item.Visit, Version: b.Version, Arm: arm.Arm, At: stamp{b.At}, Won: arm.Won,
+			Counts: e.GoalVersion > 0 && !arm.Won,
 		}
 		first[e.ID] = row
-		fresh = append(fresh, row)
+		added = append(added, row)
 		if row.Counts {
-			count.of(b.JourneyID, b.Version).at(e.CreatedAt.Time).Node(b.NodeID).Arm(arm.Arm).Enrollments++
+			row.count(count.of(b.JourneyID, b.Version).at(e.CreatedAt.Time).Node(b.NodeID).Arm(arm.Arm), e.BeforeAt, conversions[e.ID], 1)
 		}
 	}
-	if len(fresh) == 0 {
+	if len(added) == 0 {
 		return taken, nil
 	}
-	slices.SortFunc(fresh, compareArms)
+	slices.SortFunc(added, compareArms)
 	// Of two runs of an activity the second one fails, and finds what the first has stored.
-	if _, err := tx.NewInsert().Model(&fresh).Exec(ctx); err != nil {
+	if _, err := tx.NewInsert().Model(&added).Exec(ctx); err != nil {
 		return nil, fmt.Errorf("store arms: %w", err)
 	}
 	return taken, s.count(ctx, tx, count)
@@ -155,8 +177,8 @@ func (s *Store) wonArm(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (int,
 	if row.Status != waypost.ContestOpen || b.Contest.Leads == 0 && now.Before(row.BeganAt.Add(b.Contest.After)) {
 		return -1, nil
 	}
-	arms, err := s.armCounts(ctx, tx, b)
-	if err != nil || !ripe(arms, *b.Contest, row.Converted) {
+	arms, err := s.armCounts(ctx, tx, b, false)
+	if err != nil || !ripe(arms, *b.Contest, row.Converted) || mismatched(arms, b.Weights) {
 		return -1, err
 	}
 	// Of several that find it ripe, one decides.
@@ -166,8 +188,8 @@ func (s *Store) wonArm(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (int,
 	if row.Status == waypost.ContestDecided {
 		return int(*row.Arm), nil
 	}
-	if row.Status != waypost.ContestOpen || !ripe(arms, *b.Contest, row.Converted) {
-		return -1, nil
+	if arms, err = s.armCounts(ctx, tx, b, true); err != nil || row.Status != waypost.ContestOpen || !ripe(arms, *b.Contest, row.Converted) {
+		return -1, err
 	}
 	row.Looks++
 	row.LookedAt, row.Converted = now, 0
@@ -188,40 +210,38 @@ func (s *Store) wonArm(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (int,
 	return best, nil
 }
 
-// ripe tells whether arms are to be compared: enough enrollments took them, there is enough
+// ripe tells whether arms are to be compared: enough leads took them, there is enough
 // data of each pair, and the conversions are twice as many as at the look before. When it is
 // ripe depends on how many converted, and not on which arms they took, so it favours none.
 func ripe(arms []waypost.GoalCounts, c waypost.Contest, before int) bool {
-	enrollments, converted := 0, 0
+	leads, converted := 0, 0
 	for i, a := range arms {
-		enrollments, converted = enrollments+a.Enrollments, converted+a.Converted
+		leads, converted = leads+a.Leads, converted+a.Converted
 		for _, other := range arms[:i] {
-			if !a.Enough(other) {
+			if !a.Enough(other.GoalSum) {
 				return false
 			}
 		}
 	}
-	return enrollments >= c.Leads && converted >= 2*before
+	return leads >= c.Leads && converted >= 2*before
+}
+
+// mismatched tells whether something else than chance gave the arms their leads: what they came to
+// tells nothing then.
+func mismatched(arms []waypost.GoalCounts, weights []int) bool {
+	return len(arms) == len(weights) && waypost.SampleRatioOf(mapped(arms, func(a waypost.GoalCounts) int { return a.Leads }), weights).Mismatch
 }
 
 // armCounts are the counts of a split's arms as the transaction sees them.
-func (s *Store) armCounts(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) ([]waypost.GoalCounts, error) {
-	r := statisticsReader{query: waypost.StatisticsQuery{JourneyID: b.JourneyID, Version: b.Version}, total: map[int]*waypost.Counts{}}
-	var rows []statisticRow
-	err := tx.NewRaw(`SELECT span, version, counts FROM statistics WHERE journey_id = ?0 AND span = 'all' AND version = ?1
-		UNION ALL SELECT '', version, counts FROM statistic_deltas WHERE journey_id = ?0 AND version = ?1`, b.JourneyID, b.Version).Scan(ctx, &rows)
+func (s *Store) armCounts(ctx context.Context, tx bun.Tx, b waypost.ArmBatch, open bool) ([]waypost.GoalCounts, error) {
+	st, err := s.statisticsIn(ctx, tx, waypost.StatisticsQuery{JourneyID: b.JourneyID, Version: b.Version}, open)
 	if err != nil {
 		return nil, fmt.Errorf("read the counts of arms: %w", err)
 	}
-	for _, row := range rows {
-		if err := r.take(row); err != nil {
-			return nil, err
-		}
-	}
 	arms := make([]waypost.GoalCounts, b.Contest.Arms)
-	node := countsOf(r.total, b.Version).Node(b.NodeID)
+	node := countsOf(st.Versions, b.Version).Node(b.NodeID)
 	for i := range arms {
-		arms[i] = *node.Arm(i)
+		arms[i] = node.Arm(i).Since(time.Time{})
 	}
 	return arms, nil
 }
@@ -257,22 +277,22 @@ func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID 
 			return err
 		}
 		if row.Status == waypost.ContestDecided {
-			told := func() fields {
+			state := func() fields {
 				return fields{"version": version, "nodeId": row.NodeID, "arm": *row.Arm + 1, "status": row.Status}
 			}
-			before := told()
+			before := state()
 			row.Status, row.ReversedAt = waypost.ContestReversed, stamp{s.time()}
 			if _, err := tx.NewUpdate().Model(&row).Column("status", "reversed_at").WherePK().Exec(ctx); err != nil {
 				return err
 			}
-			if err := s.audit(ctx, tx, author, "journey.reverseWinner", journey.ID, before, told()); err != nil {
+			if err := s.audit(ctx, tx, author, "journey.reverseWinner", journey.ID, before, state()); err != nil {
 				return err
 			}
 		}
 		if w, err = row.winner(); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, w)
+		return s.keepResult(ctx, tx, w)
 	})
 	return w, err
 }

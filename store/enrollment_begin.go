@@ -34,8 +34,8 @@ type entryRuleRow struct {
 	SinceAt   stamp             `bun:"since_at"` // when the journey began to begin by it
 }
 
-// keepEntryRules stores what begins a version in the place of what began the one before it.
-func (s *Store) keepEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
+// replaceEntryRules stores what begins a version in the place of what began the one before it.
+func (s *Store) replaceEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
 	if len(rules) > 0 { // those of other journeys are counted
 		if err := s.lockTable(ctx, tx, "entry_rules", againstWrites); err != nil {
 			return err
@@ -82,7 +82,8 @@ func dropEntryRules(ctx context.Context, tx bun.Tx, journeyID string) error {
 	return err
 }
 
-// entryRule is a rule of an active journey.
+// entryRule is a rule of a journey that takes leads: an archived one takes none, and whoever enters
+// a paused one waits for its resume.
 type entryRule struct {
 	entryRuleRow `bun:",extend"`
 	Exits        bool `bun:"exits,scanonly"` // events end enrollments of its version
@@ -93,7 +94,7 @@ type entryRule struct {
 func entryRules(ctx context.Context, tx bun.Tx, sc waypost.Scope, kind waypost.EntryKind, names ...string) (rules []entryRule, err error) {
 	err = tx.NewSelect().Model(&rules).ColumnExpr("?TableColumns").
 		ColumnExpr("EXISTS (SELECT 1 FROM journey_exits AS jx WHERE jx.journey_id = er.journey_id AND jx.version = er.version) AS exits").
-		Join("JOIN journeys AS j ON j.id = er.journey_id AND j.status = ?", waypost.JourneyActive).
+		Join("JOIN journeys AS j ON j.id = er.journey_id AND j.status <> ?", waypost.JourneyArchived).
 		Where("er.org = ? AND er.stage = ? AND er.kind = ? AND er.name IN (?)", sc.Org, sc.Stage, kind, bun.List(names)).
 		Order("er.journey_id").Scan(ctx)
 	if err != nil {
@@ -158,6 +159,8 @@ type beginning struct {
 	claimed waypost.Cohort
 }
 
+// enter enrolls the leads of the occasions that the journey's entry accepts, and returns how many run:
+// those of the control group are stored, and not counted in n.
 func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err error) {
 	if b.entrances == nil {
 		return 0, errors.New("nobody decides about entries")
@@ -192,17 +195,23 @@ func (b *beginning) enter(ctx context.Context, occasions []occasion) (n int, err
 		return 0, nil
 	}
 	now := of[all[0]].At
-	entered, out, err := b.enterBoth(ctx, b.tx, b.rule.Scope, b.rule.JourneyID, onReentry(reentry), leads, held, keys, now)
+	tests := map[int64]bool{}
+	for id, o := range of {
+		tests[id] = o.Lead.Test
+	}
+	entries, err := b.enterBoth(ctx, b.tx, entrance{
+		Scope: b.rule.Scope, versionKey: versionKey{b.rule.JourneyID, b.rule.Version}, goal: b.rules.goalVersion() > 0, rule: onReentry(reentry), keys: keys, tests: tests, at: now,
+	}, leads, held)
 	if err != nil {
 		return 0, err
 	}
-	in := keyed(slices.Concat(entered, out), func(m waypost.CohortMember) int64 { return m.LeadsID })
+	in := keyed(slices.Concat(entries.entered, entries.heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
 	for _, id := range all {
 		if _, ok := in[id]; !ok && !of[id].Lead.Test {
 			b.of(of[id]).Refused++
 		}
 	}
-	return len(entered), b.store(ctx, entered, out, keys, of)
+	return len(entries.entered), b.store(ctx, entries, keys, of)
 }
 
 // of are the counts of the hour of an occasion.
@@ -211,16 +220,16 @@ func (b *beginning) of(o occasion) *waypost.Counts {
 }
 
 // store stores enrollments, those in bulk with their cohorts, and those that are held out.
-func (b *beginning) store(ctx context.Context, entered, heldOut []waypost.CohortMember, keys map[int64]string, of map[int64]occasion) error {
-	rows := make([]enrollmentRow, len(entered)+len(heldOut))
-	for i, m := range slices.Concat(entered, heldOut) {
+func (b *beginning) store(ctx context.Context, in admitted, keys map[int64]string, of map[int64]occasion) error {
+	rows := make([]enrollmentRow, len(in.entered)+len(in.heldOut))
+	for i, m := range slices.Concat(in.entered, in.heldOut) {
 		o := of[m.LeadsID]
 		row := enrollmentRow{
 			ID: m.EnrollmentID, Org: b.rule.Org, Stage: string(b.rule.Stage), JourneyID: b.rule.JourneyID, Version: b.rule.Version,
 			LeadsID: m.LeadsID, AppID: o.appID, EntryKey: keys[m.LeadsID], Params: "{}", Status: string(waypost.EnrollmentPending),
-			Exits: b.rule.Exits, Test: o.Lead.Test, CreatedAt: stamp{o.At},
+			Exits: b.rule.Exits, Test: o.Lead.Test, CreatedAt: stamp{o.At}, BeforeAt: in.before[m.LeadsID],
 		}
-		b.rules.settle(&row, 0)
+		b.rules.assign(&row, 0)
 		if o.claims && !row.heldOut() {
 			row.ClaimedAt = row.CreatedAt
 			b.claimed.Version = b.version
@@ -239,8 +248,8 @@ func (b *beginning) store(ctx context.Context, entered, heldOut []waypost.Cohort
 			counts.Begin(o.Kind, 1)
 		}
 	}
-	if len(entered) > 0 && of[rows[0].LeadsID].bulk {
-		if err := b.divide(ctx, rows[:len(entered)], entered); err != nil {
+	if n := len(in.entered); n > 0 && of[rows[0].LeadsID].bulk {
+		if err := b.divide(ctx, rows[:n], in.entered); err != nil {
 			return fmt.Errorf("store cohorts: %w", err)
 		}
 	}
@@ -249,7 +258,7 @@ func (b *beginning) store(ctx context.Context, entered, heldOut []waypost.Cohort
 		return []any{
 			r.ID, r.Org, r.Stage, r.JourneyID, r.Version, r.LeadsID, r.AppID, r.EntryKey, r.Params, r.Depth, &r.Exits, r.CohortID,
 			r.ClaimedAt, r.Status, r.NodeID, r.LastSeq, r.CreatedAt, r.Entry, r.Event, r.EventSeq,
-			r.GoalVersion, &r.Test, r.EndedAt,
+			r.GoalVersion, &r.Test, r.EndedAt, r.BeforeAt,
 		}
 	}, nil)
 	if err != nil {
@@ -263,7 +272,7 @@ var insertEnrollments = bulk{
 	columns: []string{
 		"id text", "org text", "stage text", "journey_id text", "version bigint", "leads_id bigint", "app_id text", "entry_key text", "params text",
 		"depth bigint", "exits boolean", "cohort_id text", "claimed_at bigint", "status text", "node_id text", "last_seq bigint", "created_at bigint",
-		"entry text", "event bytea", "event_seq bigint", "goal_version bigint", "test boolean", "ended_at bigint",
+		"entry text", "event bytea", "event_seq bigint", "goal_version bigint", "test boolean", "ended_at bigint", "before_at bigint",
 	},
 }
 
@@ -289,7 +298,7 @@ func (b *beginning) remember(row *enrollmentRow, o occasion) error {
 	entry := waypost.Entry{Kind: o.Kind, Segment: o.Segment}
 	row.Depth = o.depth
 	if o.Event != nil {
-		entry.Event, entry.EventID = o.Event.Name, o.Event.EventID
+		entry.Event, entry.EventID, entry.OccurredAt = o.Event.Name, o.Event.EventID, o.Event.OccurredAt
 		row.EventSeq = &o.Event.Seq
 		text, err := toJSON(o.Event)
 		if err != nil {
@@ -304,8 +313,8 @@ func (b *beginning) remember(row *enrollmentRow, o occasion) error {
 
 func enrollmentEventPurpose(id string) string { return "enrollment/" + id + "/event" }
 
-// entry says what the enrollment began by.
-func (r enrollmentRow) entry() (e waypost.Entry, err error) {
+// beganBy says what the enrollment began by.
+func (r enrollmentRow) beganBy() (e waypost.Entry, err error) {
 	switch {
 	case r.Entry != nil:
 		err = fromJSON(*r.Entry, &e)
@@ -338,7 +347,7 @@ func (s *Store) withEvent(row enrollmentRow) (waypost.Enrollment, error) {
 func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule, events []eventRow, leads map[int64]waypost.Lead, bulk bool) ([]waypost.Cohort, error) {
 	occasions := make([]occasion, 0, len(events))
 	for _, row := range events {
-		if !slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == row.Name }) {
+		if row.late() || !slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == row.Name }) {
 			continue
 		}
 		event, err := row.event()
@@ -347,7 +356,7 @@ func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule,
 		}
 		occasions = append(occasions, occasion{
 			Occasion: waypost.Occasion{Kind: waypost.EntryEvent, Lead: leads[row.LeadsID], Event: &event, At: event.AcceptedAt},
-			appID:    row.appID, depth: event.Depth, claims: row.claims, bulk: bulk,
+			appID:    row.author.App(), depth: event.Depth, claims: row.claims, bulk: bulk,
 		})
 	}
 	if len(occasions) == 0 {
@@ -396,8 +405,8 @@ func (s *Store) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, eve
 }
 
 // beginByLeads enrolls leads that were created, which have no state before, or changed, in the
-// journeys that this begins, and has those looked at that may have entered a segment by it. It
-// returns how many it has enrolled or has looked at. The leads are locked, or new.
+// journeys that this begins, and adds those that may have entered a segment by it to segment_checks.
+// It returns how many it has enrolled or added there. The leads are locked, or new.
 func (s *Store) beginByLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, appID string, changes []leadChange, depth int, bulk bool) (n int, err error) {
 	for _, kind := range []waypost.EntryKind{waypost.EntryLeadCreated, waypost.EntryLeadChanged} {
 		of := slices.DeleteFunc(slices.Clone(changes), func(c leadChange) bool { return (c.before == nil) != (kind == waypost.EntryLeadCreated) })

@@ -49,6 +49,7 @@ func (s *Store) EmitEvents(ctx context.Context, b waypost.EffectBatch) (results 
 				return err
 			}
 			rows[i].AcceptedAt = stamp{b.At.Add(-time.Microsecond)}
+			rows[i].OccurredAt = rows[i].AcceptedAt
 		}
 		_, err = s.acceptEvents(ctx, tx, b.Scope, rows, len(rows) > 1)
 		return err

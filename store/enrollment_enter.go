@@ -43,28 +43,13 @@ func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.
 	return e, &waypost.Cohort{Version: version, Members: []waypost.CohortMember{{EnrollmentID: e.ID, LeadsID: e.LeadsID}}}, nil
 }
 
+// enroll is Enroll; with claimed the enrollment is stored as claimed by the caller. It shares a statement
+// with others where it can, and otherwise takes a transaction of its own.
 func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry, claimed bool) (waypost.Enrollment, error) {
 	sc, author := by.Within()
-	var p waypost.Problems
-	checkText(&p, "entryKey", e.EntryKey)
-	if err := p.Err("entryKey"); err != nil {
-		return waypost.Enrollment{}, err
-	}
-	if e.Params == nil {
-		e.Params = map[string]any{}
-	}
-	params, err := toJSON(e.Params)
+	row, err := s.newEnrollment(sc, e, claimed)
 	if err != nil {
 		return waypost.Enrollment{}, err
-	}
-	now := s.time()
-	row := enrollmentRow{
-		ID: waypost.NewID(waypost.PrefixEnrollment, now), Org: sc.Org, Stage: string(sc.Stage),
-		JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID, EntryKey: e.EntryKey,
-		Params: params, Status: string(waypost.EnrollmentPending), CreatedAt: stamp{now},
-	}
-	if claimed {
-		row.ClaimedAt = row.CreatedAt
 	}
 	rules, err := s.rulesOf(ctx, versionKey{row.JourneyID, row.Version})
 	if err != nil {
@@ -88,37 +73,82 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 		}
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		row := row // another try settles it anew
-		if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
-			return err
-		}
-		rules.settle(&row, 0)
-		if enrolled, err = row.enrollment(); err != nil {
-			return err
-		}
-		if row.Exits || row.GoalVersion > 0 { // see exits
-			if err := s.shareLeads(ctx, tx, []int64{row.LeadsID}); err != nil {
-				return err
-			}
-		}
-		if err := enter(ctx, tx, row, r); err != nil {
-			return err
-		}
-		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
-			return err
-		}
-		if err := s.countEntered(ctx, tx, now, row); err != nil {
-			return err
-		}
-		if _, err := s.checkLeads(ctx, tx, sc, []int64{row.LeadsID}, segmentCause{kind: causeEntered, name: row.JourneyID, at: row.CreatedAt}); err != nil {
-			return err
-		}
-		if err := entry.write(ctx, tx); err != nil {
-			return err
-		}
-		return s.keep(ctx, tx, enrolled)
+		enrolled, err = s.enrollIn(ctx, tx, entering{row, entry}, rules, r)
+		return err
 	})
 	return enrolled, err
+}
+
+// newEnrollment is the row of e, pending, and claimed if claimed says so; with a
+// waypost.Problems error if the entry key of e is no text that can be stored.
+func (s *Store) newEnrollment(sc waypost.Scope, e waypost.Enrollment, claimed bool) (enrollmentRow, error) {
+	var p waypost.Problems
+	checkText(&p, "entryKey", e.EntryKey)
+	if err := p.Err("entryKey"); err != nil {
+		return enrollmentRow{}, err
+	}
+	if e.Params == nil {
+		e.Params = map[string]any{}
+	}
+	params, err := toJSON(e.Params)
+	if err != nil {
+		return enrollmentRow{}, err
+	}
+	now := s.time()
+	row := enrollmentRow{
+		ID: waypost.NewID(waypost.PrefixEnrollment, now), Org: sc.Org, Stage: string(sc.Stage),
+		JourneyID: e.JourneyID, Version: e.Version, LeadsID: e.LeadsID, AppID: e.AppID, EntryKey: e.EntryKey,
+		Params: params, Status: string(waypost.EnrollmentPending), CreatedAt: stamp{now},
+	}
+	if claimed {
+		row.ClaimedAt = row.CreatedAt
+	}
+	return row, nil
+}
+
+// enrollIn stores e in the transaction tx, as the version's rules have it, with its counts
+// and what segments see of it.
+func (s *Store) enrollIn(ctx context.Context, tx bun.Tx, e entering, rules versionRules, r waypost.Reentry) (enrolled waypost.Enrollment, err error) {
+	row, lead := e.row, []int64{e.row.LeadsID}
+	if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
+		return enrolled, err
+	}
+	rules.assign(&row, 0)
+	if enrolled, err = row.enrollment(); err != nil {
+		return enrolled, err
+	}
+	switch { // see exits
+	case row.GoalVersion > 0:
+		if err := s.lockLeads(ctx, tx, lead, forChange); err != nil {
+			return enrolled, err
+		}
+		before, err := s.countedBefore(ctx, tx, versionKey{row.JourneyID, row.Version}, lead)
+		if err != nil {
+			return enrolled, err
+		}
+		row.BeforeAt = before[row.LeadsID]
+	case row.Exits:
+		if err := s.shareLeads(ctx, tx, lead); err != nil {
+			return enrolled, err
+		}
+	}
+	if err := enter(ctx, tx, row, r); err != nil {
+		return enrolled, err
+	}
+	if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
+		return enrolled, err
+	}
+	if err := s.countEntered(ctx, tx, row.CreatedAt.Time, row); err != nil {
+		return enrolled, err
+	}
+	cause := segmentCause{kind: causeEntered, name: row.JourneyID, at: row.CreatedAt}
+	if _, err := s.checkLeads(ctx, tx, waypost.Scope{Org: row.Org, Stage: waypost.Stage(row.Stage)}, lead, cause); err != nil {
+		return enrolled, err
+	}
+	if err := e.entry.write(ctx, tx); err != nil {
+		return enrolled, err
+	}
+	return enrolled, s.keepResult(ctx, tx, enrolled)
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, whether
@@ -166,13 +196,13 @@ func findEntrants(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.R
 func enter(ctx context.Context, tx bun.Tx, row enrollmentRow, r waypost.Reentry) error {
 	entry := entryRow{
 		JourneyID: row.JourneyID, LeadsID: row.LeadsID, EntryKey: row.EntryKey,
-		LastEntryAt: row.CreatedAt, EnrollmentID: row.ID, Active: 1,
+		LastEntryAt: row.CreatedAt, EnrollmentID: row.ID, Active: 1, GoalVersion: row.GoalVersion,
 	}
 	if !row.EndedAt.IsZero() { // it is held out
 		entry.Active = 0
 	}
-	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) VALUES (?, ?, ?, ?, ?, ?) "+onReentry(r),
-		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID, entry.Active).Exec(ctx)
+	res, err := tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active, goal_version) VALUES (?, ?, ?, ?, ?, ?, ?) "+onReentry(r),
+		entry.JourneyID, entry.LeadsID, entry.EntryKey, entry.LastEntryAt, entry.EnrollmentID, entry.Active, entry.GoalVersion).Exec(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,7 +235,8 @@ func onReentry(r waypost.Reentry, conditions ...string) string {
 		conditions = append(conditions, fmt.Sprintf("je.last_entry_at <= EXCLUDED.last_entry_at - %d", time.Duration(r.Every).Microseconds()))
 	}
 	suffix := "ON CONFLICT (journey_id, leads_id, entry_key) DO UPDATE SET " +
-		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + EXCLUDED.active"
+		"last_entry_at = EXCLUDED.last_entry_at, enrollment_id = EXCLUDED.enrollment_id, active = je.active + EXCLUDED.active, " +
+		"goal_version = CASE WHEN EXCLUDED.goal_version > je.goal_version THEN EXCLUDED.goal_version ELSE je.goal_version END"
 	if len(conditions) > 0 {
 		suffix += " WHERE " + strings.Join(conditions, " AND ")
 	}

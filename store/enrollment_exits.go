@@ -56,34 +56,48 @@ func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version 
 	if err != nil || !exits && !goal {
 		return false, err
 	}
+	if goal { // of two that enter at once, the second one finds that the first has counted
+		return exits, s.lockLeads(ctx, tx, leads, forChange)
+	}
 	return exits, s.shareLeads(ctx, tx, leads)
 }
 
 // exit ends the enrollments of the events' leads that run and whose version exits on one of
 // them, as a cancel would end them, and tells their workflows. Those that are canceled
-// with their launch or journey, and not swept yet, stay so. The leads are locked.
+// with their launch or journey, and not swept yet, stay so. The leads are locked. Late events, and
+// those that occurred before an enrollment began, do not end it.
 func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+	events = slices.DeleteFunc(slices.Clone(events), eventRow.late)
+	if len(events) == 0 {
+		return nil
+	}
 	var found []leavingRow
-	err := tx.NewSelect().Model(&found).Column("e.id", "e.journey_id", "e.launch_id", "e.leads_id", "jx.event").
+	err := tx.NewSelect().Model(&found).Column("e.id", "e.journey_id", "e.launch_id", "e.leads_id", "e.entry", "e.created_at", "jx.event").
 		Join("JOIN journey_exits AS jx ON jx.journey_id = e.journey_id AND jx.version = e.version").
 		Where("e.leads_id IN (?) AND e.exits AND e.ended_at IS NULL", bun.List(distinct(mapped(events, leadOfEvent)))).
 		Where("jx.event IN (?)", bun.List(distinct(mapped(events, nameOfEvent)))).Scan(ctx)
 	if err != nil {
 		return fmt.Errorf("look for enrollments that exit: %w", err)
 	}
-	first, by := firstOfKind(events), map[string]int{} // by which of the events an enrollment exits
+	kinds, by := ofKinds(events), map[string]int{} // by which of the events an enrollment exits
 	var leaving []leavingRow
 	for _, row := range found {
-		i, matches := first[eventKind{row.LeadsID, row.Event}]
-		if !matches {
-			continue
+		entry, err := row.beganBy()
+		if err != nil {
+			return err
 		}
-		earlier, again := by[row.ID]
-		if !again {
-			leaving = append(leaving, row)
-		}
-		if !again || i < earlier {
-			by[row.ID] = i
+		began := entry.Since(row.CreatedAt.Time)
+		for _, i := range kinds[eventKind{row.LeadsID, row.Event}] {
+			if !events[i].since(began) {
+				continue
+			}
+			first, again := by[row.ID]
+			if !again {
+				leaving = append(leaving, row)
+			}
+			if !again || events[i].before(events[first]) || i < first && !events[first].before(events[i]) {
+				by[row.ID] = i
+			}
 		}
 	}
 	return s.leave(ctx, tx, leaving, events[0].AcceptedAt, func(id string) controlRow { return controlRow{Event: events[by[id]].Name} }, bulk)
@@ -96,8 +110,8 @@ type leavingRow struct {
 	SegmentID     string `bun:"segment_id"` // the segment
 }
 
-// leave ends enrollments, each once, that are not canceled, and tells their workflows. by is
-// what of its control says why.
+// leave ends those of the enrollments that are not canceled, each once, and tells their workflows. by
+// returns a control with what the enrollment exits on.
 func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stamp, by func(id string) controlRow, bulk bool) error {
 	type group struct{ journeyID, launchID string }
 	groups := map[group][]string{}

@@ -34,7 +34,7 @@ func (r moveRow) move() (m waypost.Move, err error) { return m, fromJSON(text(r.
 const moveStep = 500
 
 // MigrateEnrollments orders the enrollments of a migration to move, and tells their
-// workflows, which let them go one look later; a dry run only counts them. It goes step
+// workflows, which then call LetGo; a dry run only counts them. It goes step
 // by step, each a transaction: if it was cut off, another call orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
 func (s *Store) MigrateEnrollments(ctx context.Context, by waypost.Caller, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
@@ -50,6 +50,8 @@ func (s *Store) MigrateEnrollments(ctx context.Context, by waypost.Caller, m way
 	return s.orderMoves(ctx, author, m)
 }
 
+// orderMoves orders the enrollments of m to its new version, moveStep in a transaction, so that locks are
+// short. After an error done says how many were ordered; those stay ordered.
 func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Migration) (done waypost.Migrated, err error) {
 	entry, err := s.newAudit(by, "journey.migrate", m.JourneyID, nil, nil)
 	if err != nil {
@@ -71,15 +73,15 @@ func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Mi
 			}
 			after = waypost.Migrated{Matched: done.Matched, Moved: done.Moved + ordered}
 			if after.Moved > 0 {
-				told := fields{"from": m.From, "to": m.To, "matched": after.Matched, "moved": after.Moved}
-				if err := entry.update(ctx, tx, told); err != nil {
+				change := fields{"from": m.From, "to": m.To, "matched": after.Matched, "moved": after.Moved}
+				if err := entry.update(ctx, tx, change); err != nil {
 					return err
 				}
 			}
 			if len(ids) > 0 {
 				return nil
 			}
-			return s.keep(ctx, tx, after)
+			return s.keepResult(ctx, tx, after)
 		})
 		if err != nil {
 			return done, err
@@ -202,6 +204,9 @@ func (s *Store) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[str
 	return left, err
 }
 
+// letGo carries out orders to another version where the workflow stands at the entry that the store has
+// recorded last. It returns the enrollments that the workflow has to leave; events that it has not seen
+// keep an enrollment where it is.
 func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (map[string]bool, error) {
 	leads := mapped(b.Items, func(item waypost.Leaving) int64 { return item.LeadsID })
 	ids := mapped(b.Items, enrollmentOfLeaving)

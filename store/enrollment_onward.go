@@ -50,6 +50,8 @@ type onward struct {
 	tests   map[int64]bool
 }
 
+// run fills results for every item of the batch. The enrollments at the node are locked before it looks
+// for what they have enrolled: of two calls for a visit the second finds what the first has made.
 func (o *onward) run(ctx context.Context) error {
 	if len(o.batch.Items) == 0 {
 		return nil
@@ -215,11 +217,13 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			running = append(running, e.LeadsID)
 		}
 	}
-	members, out, err := o.enterBoth(ctx, o.tx, o.batch.Scope, o.batch.Into, rule, running, held, nil, o.now)
+	in, err := o.enterBoth(ctx, o.tx, entrance{
+		Scope: o.batch.Scope, versionKey: versionKey{o.batch.Into, o.batch.Version}, goal: o.rules.goalVersion() > 0, rule: rule, tests: o.tests, at: o.now,
+	}, running, held)
 	if err != nil {
 		return err
 	}
-	entered := keyed(append(members, out...), func(m waypost.CohortMember) int64 { return m.LeadsID })
+	entered := keyed(slices.Concat(in.entered, in.heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
 	var rows []enrollmentRow
 	var refused []entrant
 	for _, e := range group {
@@ -232,8 +236,9 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			ID: member.EnrollmentID, Org: o.batch.Scope.Org, Stage: string(o.batch.Scope.Stage), JourneyID: o.batch.Into, Version: o.batch.Version,
 			LeadsID: e.LeadsID, AppID: e.appID, Params: "{}", Status: string(waypost.EnrollmentPending),
 			Source: new(sourceOf(e.Touchpoint)), Depth: e.depth, Exits: o.exiting, Test: o.tests[e.LeadsID], CreatedAt: stamp{o.now},
+			BeforeAt: in.before[e.LeadsID],
 		}
-		o.rules.settle(&row, 0)
+		o.rules.assign(&row, 0)
 		rows = append(rows, row)
 		o.results[e.Touchpoint] = waypost.OnwardResult{EnrollmentID: member.EnrollmentID, HeldOut: row.heldOut()}
 	}

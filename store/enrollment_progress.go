@@ -36,15 +36,15 @@ var freeEntry = bulk{
 	ordered: true,
 }
 
-// entry is the key of an entryRow.
-type entry struct {
+// journeyEntry is the key of an entryRow.
+type journeyEntry struct {
 	JourneyID string
 	LeadsID   int64
 	EntryKey  string
 }
 
 // RecordProgress writes down how far enrollments got, all in one transaction.
-// Recording the same again changes nothing: an entry is told by its Seq, and a
+// Recording the same again changes nothing: an entry is known by its Seq, and a
 // status with a LastSeq that is not above the recorded one is ignored. An
 // enrollment that ended stays ended, and frees its re-entry. An enrollment that
 // is not there (any more) is passed over.
@@ -199,13 +199,13 @@ type moving struct {
 	moves   []move
 	tallies tallies
 	// recounted are enrollments whose whole timelines are counted, as they were and as they
-	// will be: some entries were recorded before, or make others give way.
+	// will be: some entries were recorded before, or replace others.
 	recounted []string
 }
 
 // moveOne adds what the progress of an enrollment changes, and returns the timeline's rows of it.
 func (s *Store) moveOne(run *moving, e enrollmentState, p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) []timelineRow {
-	// A deferral that no workflow heard of makes way.
+	// A deferral whose record no workflow has seen is replaced.
 	replaces := p.LastSeq == e.LastSeq && e.Deferred && len(entries) > 0 && !endsDeferred(entries)
 	moves := e.EndedAt.IsZero() && (p.LastSeq > e.LastSeq || replaces)
 	switch {
@@ -260,13 +260,13 @@ func (s *Store) recount(ctx context.Context, tx bun.Tx, run moving, enrollments 
 }
 
 // endsOf returns the enrollments that the moves end, and how many of each entry they are.
-func endsOf(moves []move, enrollments map[string]enrollmentState) (ids []string, ends map[entry]int) {
-	ends = map[entry]int{}
+func endsOf(moves []move, enrollments map[string]enrollmentState) (ids []string, ends map[journeyEntry]int) {
+	ends = map[journeyEntry]int{}
 	for _, m := range moves {
 		if m.Status.Ended() {
 			ids = append(ids, m.EnrollmentID)
 			e := enrollments[m.EnrollmentID]
-			ends[entry{e.JourneyID, e.LeadsID, e.EntryKey}]++
+			ends[journeyEntry{e.JourneyID, e.LeadsID, e.EntryKey}]++
 		}
 	}
 	return ids, ends
@@ -284,8 +284,8 @@ func (s *Store) endOf(p waypost.Progress) stamp {
 }
 
 // freeEntries takes the enrollments that ended, so many of each entry, from the active ones.
-func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[entry]int) error {
-	entries := slices.SortedFunc(maps.Keys(ended), func(a, b entry) int {
+func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[journeyEntry]int) error {
+	entries := slices.SortedFunc(maps.Keys(ended), func(a, b journeyEntry) int {
 		return cmp.Or(cmp.Compare(a.JourneyID, b.JourneyID), cmp.Compare(a.LeadsID, b.LeadsID), cmp.Compare(a.EntryKey, b.EntryKey))
 	})
 	return freeEntry.run(ctx, s, tx, len(entries), func(i int) []any {
@@ -309,6 +309,7 @@ type timelineEntry struct {
 	NodeID string `json:"n,omitzero"`
 	What   string `json:"w"`
 	Next   string `json:"x,omitzero"`
+	Way    string `json:"y,omitzero"`
 	Reason string `json:"r,omitzero"`
 }
 
@@ -322,14 +323,14 @@ func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntr
 		if e.At.IsZero() {
 			e.At = s.time()
 		}
-		e.NodeID, e.Next, e.Reason = cleanText(e.NodeID), cleanText(e.Next), cleanText(e.Reason)
+		e.NodeID, e.Next, e.Way, e.Reason = cleanText(e.NodeID), cleanText(e.Next), cleanText(e.Way), cleanText(e.Reason)
 	}
 	for from := 0; from < len(entries); {
 		row := timelineRow{EnrollmentID: enrollmentID, Seq: int64(entries[from].Seq)}
 		var packed []timelineEntry
 		for ; from < len(entries) && int64(entries[from].Seq) == row.Seq+int64(len(packed)); from++ {
 			e := entries[from]
-			packed = append(packed, timelineEntry{At: e.At.UnixMicro(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason})
+			packed = append(packed, timelineEntry{At: e.At.UnixMicro(), NodeID: e.NodeID, What: e.What, Next: e.Next, Way: e.Way, Reason: e.Reason})
 		}
 		row.LastSeq = row.Seq + int64(len(packed)) - 1
 		text, err := toJSON(packed)
@@ -342,8 +343,8 @@ func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntr
 	return entries, rows, nil
 }
 
-// bySeq is the order of a timeline. Of two entries of the same Seq one is a deferral that no
-// workflow heard of: it makes way.
+// bySeq is the order of a timeline. Of two entries of the same Seq one is a deferral whose record
+// no workflow has seen: it is replaced.
 func bySeq(a, b waypost.TimelineEntry) int {
 	late := func(e waypost.TimelineEntry) int {
 		if e.What == waypost.WhatDeferred {
@@ -360,7 +361,7 @@ var insertTimelineRow = bulk{
 	table:   "timeline AS t",
 	columns: []string{"enrollment_id text", "seq bigint", "last_seq bigint", "version bigint", "entries text"},
 	// Recorded again, an entry is the same, and a longer row holds what the shorter did;
-	// but a deferral that no workflow heard of has made way for what was recorded after it.
+	// but a deferral whose record no workflow has seen was replaced by what was recorded after it.
 	suffix: `ON CONFLICT (enrollment_id, seq) DO UPDATE SET last_seq = EXCLUDED.last_seq, entries = EXCLUDED.entries
 		WHERE EXCLUDED.last_seq >= t.last_seq`,
 }
@@ -423,7 +424,7 @@ func (s *Store) timelinesOf(ctx context.Context, db bun.IDB, ids []string) (map[
 		}
 		for i, e := range entries {
 			timelines[part.EnrollmentID] = append(timelines[part.EnrollmentID], waypost.TimelineEntry{
-				Seq: int(part.Seq) + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Reason: e.Reason, Version: part.Version,
+				Seq: int(part.Seq) + i, At: time.UnixMicro(e.At).UTC(), NodeID: e.NodeID, What: e.What, Next: e.Next, Way: e.Way, Reason: e.Reason, Version: part.Version,
 			})
 		}
 	}

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// togetherTime is how long those who come wait for a write that is under way, to
-	// share the next one. One that waits for a row's lock holds up only those that share it.
-	togetherTime = 50 * time.Millisecond
-	// togetherTimeout bounds a write: it outlives the requests that share it.
-	togetherTimeout = 20 * time.Second
+	// shareTime is how long the next write waits for one that is under way, so that more
+	// requests share it. A write that waits longer for a row's lock holds up nobody else.
+	shareTime = 50 * time.Millisecond
+	// shareTimeout bounds a write, which outlives the requests that share it.
+	shareTimeout = 20 * time.Second
 )
 
-// together are the requests that wait to share the next write.
-type together[T comparable] struct {
+// sharedWrites are the requests that wait to share the next write.
+type sharedWrites[T comparable] struct {
 	mu      sync.Mutex
 	waiting []T
 	writing bool // a goroutine takes what waits
 }
 
 // join has a request share the next write.
-func (t *together[T]) join(one T, write func([]T)) {
+func (t *sharedWrites[T]) join(one T, write func([]T)) {
 	t.mu.Lock()
 	t.waiting = append(t.waiting, one)
 	first := !t.writing
@@ -39,7 +39,7 @@ func (t *together[T]) join(one T, write func([]T)) {
 }
 
 // run writes what waits until nothing does.
-func (t *together[T]) run(write func([]T)) {
+func (t *sharedWrites[T]) run(write func([]T)) {
 	for {
 		t.mu.Lock()
 		waiting := t.waiting
@@ -55,13 +55,13 @@ func (t *together[T]) run(write func([]T)) {
 		}()
 		select {
 		case <-written:
-		case <-time.After(togetherTime):
+		case <-time.After(shareTime):
 		}
 	}
 }
 
 // leave takes a request back that is in no write yet.
-func (t *together[T]) leave(one T) (left bool) {
+func (t *sharedWrites[T]) leave(one T) (left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.Index(t.waiting, one)
@@ -77,8 +77,8 @@ type entering struct {
 	entry *auditRow
 }
 
-// arrival is an enrollment that waits to be stored.
-type arrival struct {
+// waitingEnrollment is an enrollment that waits to be stored.
+type waitingEnrollment struct {
 	entering
 	reentry waypost.Reentry
 	done    bool // it is stored
@@ -93,7 +93,7 @@ type arrival struct {
 // Journeys with exitOn events or a goal need a lock, so enroll does all of them, and those of
 // control groups and of test leads.
 func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
-	e := &arrival{entering: one, reentry: r, ended: make(chan struct{})}
+	e := &waitingEnrollment{entering: one, reentry: r, ended: make(chan struct{})}
 	s.enrolling.join(e, s.enrollAll)
 	select {
 	case <-e.ended:
@@ -110,17 +110,17 @@ func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reen
 // enrollAll stores enrollments by one statement for each kind of re-entry. Of several with
 // the same journey, lead and entry key it stores the first: a statement cannot change a
 // row twice.
-func (s *Store) enrollAll(all []*arrival) {
+func (s *Store) enrollAll(all []*waitingEnrollment) {
 	defer func() {
 		for _, e := range all {
 			close(e.ended)
 		}
 	}()
 	// In one order, so that statements of several processes do not wait for each other.
-	slices.SortStableFunc(all, func(a, b *arrival) int {
+	slices.SortStableFunc(all, func(a, b *waitingEnrollment) int {
 		return cmp.Or(cmp.Compare(a.row.JourneyID, b.row.JourneyID), cmp.Compare(a.row.LeadsID, b.row.LeadsID), cmp.Compare(a.row.EntryKey, b.row.EntryKey))
 	})
-	groups := map[waypost.Reentry][]*arrival{}
+	groups := map[waypost.Reentry][]*waitingEnrollment{}
 	for i, e := range all {
 		if i > 0 && e.key() == all[i-1].key() {
 			continue
@@ -128,8 +128,8 @@ func (s *Store) enrollAll(all []*arrival) {
 		groups[e.reentry] = append(groups[e.reentry], e)
 	}
 	for r, group := range groups {
-		rows := mapped(group, func(e *arrival) entering { return e.entering })
-		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+		rows := mapped(group, func(e *waitingEnrollment) entering { return e.entering })
+		ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 		done, err := s.enrollInOneStatement(ctx, rows, r)
 		cancel()
 		for _, e := range group {
@@ -139,7 +139,7 @@ func (s *Store) enrollAll(all []*arrival) {
 }
 
 // key is that of journey_entries.
-func (e *arrival) key() entryRow {
+func (e *waitingEnrollment) key() entryRow {
 	return entryRow{JourneyID: e.row.JourneyID, LeadsID: e.row.LeadsID, EntryKey: e.row.EntryKey}
 }
 

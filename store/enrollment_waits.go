@@ -27,6 +27,7 @@ type waitRow struct {
 	EventID      string `bun:"event_id"`
 	Arm          int    `bun:"arm"`
 	Fields       string `bun:"fields"` // one a line
+	LookAt       stamp  `bun:"look_at"`
 }
 
 func (r waitRow) touchpoint() waypost.Touchpoint {
@@ -36,14 +37,14 @@ func (r waitRow) touchpoint() waypost.Touchpoint {
 var insertWait = bulk{
 	table:   "waits",
 	columns: []string{"enrollment_id text", "visit bigint", "node_id text", "events text", "leads_id bigint", "workflow_id text", "fields text"},
-	// One for a condition that a lost look has closed is open again.
+	// A wait for a condition opens again: the answer of the call that closed it may have been lost.
 	suffix: "ON CONFLICT (enrollment_id, visit) DO UPDATE SET closed = FALSE WHERE waits.closed AND waits.fields = '" + waypost.Anything + "'",
 }
 
 var updateWait = bulk{
 	table:   "waits AS wt",
 	keys:    2,
-	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text", "arm bigint"},
+	columns: []string{"enrollment_id text", "visit bigint", "seen bigint", "closed boolean", "event_id text", "arm bigint", "look_at bigint"},
 }
 
 // Await registers waits for events, unless they are registered, and returns the state of
@@ -71,6 +72,8 @@ func compareTouchpoints(a, b waypost.Touchpoint) int {
 	return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Visit, b.Visit))
 }
 
+// await is Await in a transaction. The leads are locked against new events: an event is either among those
+// that it returns, or finds the wait and tells the workflow.
 func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
 	if err := s.shareLeads(ctx, tx, mapped(waits, leadOfWait)); err != nil {
 		return nil, err
@@ -130,7 +133,10 @@ func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
 	return updateWait.run(ctx, s, tx, len(rows), func(i int) []any {
 		r := rows[i]
-		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID, r.Arm}
+		if r.Closed {
+			r.LookAt = stamp{}
+		}
+		return []any{r.EnrollmentID, r.Visit, r.Seen, &r.Closed, r.EventID, r.Arm, r.LookAt}
 	}, nil)
 }
 
@@ -195,12 +201,13 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 	ranked := tx.NewSelect().TableExpr("u").Join("JOIN events AS ev ON ev.leads_id = u.leads_id AND ev.name = u.event AND ev.seq > u.seen").
 		ColumnExpr("ev.*, u.enrollment_id, u.visit, row_number() OVER (PARTITION BY u.enrollment_id, u.visit ORDER BY ev.seq) AS place").
 		Join("LEFT JOIN enrollments AS e ON e.id = u.enrollment_id").
-		Where("ev.accepted_at BETWEEN u.since AND u.until").
-		Where("e.event_seq IS NULL OR ev.seq > e.event_seq"). // what came before the event that began it, with it at once
+		Where("ev.occurred_at BETWEEN u.since AND u.until").
+		// Neither the event that began it, nor what came before that and occurred with it.
+		Where("e.event_seq IS NULL OR ev.seq > e.event_seq OR ev.seq < e.event_seq AND ev.occurred_at > u.since").
 		Where("NOT EXISTS (SELECT 1 FROM waits AS m WHERE m.enrollment_id = u.enrollment_id AND m.node_id = u.node_id AND m.event_id = ev.event_id)")
-	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS r", ranked).
-		Column("seq", "event_id", "name", "leads_id", "properties", "accepted_at", "depth", "enrollment_id", "visit").
-		Where("r.place <= ?", waypost.MaxWaitEvents).Order("seq").Scan(ctx, &found)
+	err := tx.NewSelect().With("u", tx.NewValues(&sought)).TableExpr("(?) AS e", ranked).
+		Column("seq", "event_id", "name", "leads_id", "properties", "occurred_at", "accepted_at", "depth", "enrollment_id", "visit").
+		Where("e.place <= ?", waypost.MaxWaitEvents).OrderExpr(eventOrder).Scan(ctx, &found)
 	if err != nil {
 		return nil, fmt.Errorf("look for events: %w", err)
 	}
@@ -229,6 +236,8 @@ func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) (
 	return s.writeRows(ctx, len(results), func(ctx context.Context, tx bun.Tx) error { return s.recordWaits(ctx, tx, results) })
 }
 
+// recordWaits is RecordWaits in a transaction. A wait that is closed stays as it is, and an event closes
+// at most one wait of an enrollment at a node.
 func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
 	keys := mapped(results, func(r waypost.WaitResult) waypost.Touchpoint { return r.Touchpoint })
 	rows, err := s.waitsOf(ctx, tx, keys, true)
@@ -252,6 +261,9 @@ func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.Wa
 			row.EventID, row.Arm, row.Closed = match.eventID, r.Arm, true
 		}
 		row.Seen, row.Closed = max(row.Seen, r.Seen), row.Closed || r.Close
+		if !r.LookAt.IsZero() && (row.LookAt.IsZero() || r.LookAt.Before(row.LookAt.Time)) {
+			row.LookAt = stamp{r.LookAt} // of two looks that ran at once the earlier moment counts
+		}
 		updates = append(updates, row)
 	}
 	slices.SortFunc(updates, func(a, b waitRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
@@ -373,4 +385,38 @@ func (s *Store) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string
 	}
 	_, err := tx.NewDelete().Model((*waitRow)(nil)).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Exec(ctx)
 	return err
+}
+
+// LookAtWaits tells the workflows of waits for a condition that time may have made true, as
+// WaitResult.LookAt says: the first limit of them. Calls at the same time share the work. more tells
+// that there may be others, acted that there is something for a pump to do.
+func (s *Store) LookAtWaits(ctx context.Context, limit int) (more, acted bool, err error) {
+	defer wrap(&err, "look for waits that time may end")
+	now := stamp{s.time()}
+	due := func(db bun.IDB, rows *[]waitRow) *bun.SelectQuery {
+		return db.NewSelect().Model(rows).Where("look_at <= ?", now).Order("look_at")
+	}
+	// Without a lock first: with nothing to do it costs one read.
+	if more, err = due(s.r, new([]waitRow)).Exists(ctx); err != nil || !more {
+		return false, false, err
+	}
+	err = s.writeRows(ctx, limit, func(ctx context.Context, tx bun.Tx) error {
+		var rows []waitRow
+		q := due(tx, &rows).Limit(int64(limit))
+		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx); err != nil {
+			return err
+		}
+		more, acted = len(rows) == limit, len(rows) > 0
+		slices.SortFunc(rows, func(a, b waitRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
+		for i := range rows {
+			rows[i].LookAt = stamp{}
+		}
+		if err := s.updateWaits(ctx, tx, rows); err != nil {
+			return err
+		}
+		return s.notify(ctx, tx, mapped(rows, func(r waitRow) waypost.Notice {
+			return waypost.Notice{WorkflowID: r.WorkflowID, EnrollmentID: r.EnrollmentID}
+		}), len(rows) > 1)
+	})
+	return more, acted, err
 }

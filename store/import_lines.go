@@ -14,7 +14,7 @@ const (
 	maxLineBatchBytes = 4 << 20 // save that one line may exceed it
 )
 
-// inBatches has store store the rows of an import, some hundred at a time; last marks the last
+// inBatches calls store with the rows of an import, some hundred at a time; last marks the last
 // batch, which may be empty. prepare checks a row as far as that needs no other one, and tells
 // the size of its texts. An error of rows ends it and is returned; what was stored before stays,
 // so that the same import can be sent again.

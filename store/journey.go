@@ -122,8 +122,8 @@ func (r journeyRow) keys() (keys []journeyKeyRow, err error) {
 	return keys, nil
 }
 
-// keepKeys stores the keys of a draft in the place of those of the draft before.
-func (r journeyRow) keepKeys(ctx context.Context, tx bun.Tx) error {
+// replaceKeys stores the keys of a draft in the place of those of the draft before.
+func (r journeyRow) replaceKeys(ctx context.Context, tx bun.Tx) error {
 	keys, err := r.keys()
 	if err == nil {
 		_, err = tx.NewDelete().Model((*journeyKeyRow)(nil)).Where("journey_id = ? AND NOT published", r.ID).Exec(ctx)
@@ -163,13 +163,13 @@ func (s *Store) CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := row.keepKeys(ctx, tx); err != nil {
+		if err := row.replaceKeys(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.audit(ctx, tx, author, "journey.create", row.ID, nil, row.audited()); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, row.journey())
+		return s.keepResult(ctx, tx, row.journey())
 	})
 	return row.journey(), err
 }
@@ -249,7 +249,7 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, n
 		if _, err = tx.NewUpdate().Model(&row).Column("name", "name_folded", "draft", "updated_at").WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		if err := row.keepKeys(ctx, tx); err != nil {
+		if err := row.replaceKeys(ctx, tx); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, author, "journey.update", id, before, row.audited())
@@ -285,7 +285,7 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 
 // PublishJourney makes the next version of a journey; exitOn of its definition says which
 // events and segments end enrollments, and from now on it begins as p.Entry says. If the hash is
-// the newest version's, that version is returned, and is not Fresh. Concurrent calls make
+// the newest version's, that version is returned, and is not Created. Concurrent calls make
 // consecutive versions. NotFound if the scope has no journey of this id, BadRequest if it lacks
 // one of the webhooks or of the segments that the definition names, or if waypost.MaxEntryRules
 // journeys begin by one of the occasions already.
@@ -336,7 +336,7 @@ func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *wa
 				if err := s.setStatus(ctx, tx, &journey, status); err != nil {
 					return err
 				}
-				if err := s.keepEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
+				if err := s.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
 					return err
 				}
 				if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
@@ -344,7 +344,7 @@ func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *wa
 				}
 			}
 			v = row.version(sc)
-			return s.keep(ctx, tx, v)
+			return s.keepResult(ctx, tx, v)
 		}
 		row = versionRow{
 			JourneyID: id, Version: row.Version + 1, Name: p.Name, Hash: p.Hash,
@@ -354,25 +354,27 @@ func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *wa
 		if err := s.publish(ctx, tx, &journey, row, p.Webhooks); err != nil {
 			return err
 		}
-		if err := s.keepEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
+		if err := s.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
 			return err
 		}
 		if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 			return err
 		}
 		v = row.version(sc)
-		v.Fresh = true
+		v.Created = true
 		err = s.announce(ctx, tx, happening{Scope: sc, what: waypost.JourneyPublished, journeyID: id, at: v.PublishedAt, data: journeyPublished{
 			JourneyID: id, JourneyName: v.Name, Version: v.Version,
 		}})
 		if err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, v)
+		return s.keepResult(ctx, tx, v)
 	})
 	return v, err
 }
 
+// publish stores a version and all that is looked up by it, and makes it the journey's published one.
+// BadRequest if the scope lacks a webhook or a segment of the definition.
 func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row versionRow, webhooks []string) error {
 	missing, err := s.missingWebhooks(ctx, tx, journey.scope(), webhooks)
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Store) ArchiveJourney(ctx context.Context, by waypost.Caller, id string
 				return err
 			}
 		}
-		return s.keep(ctx, tx, row.journey())
+		return s.keepResult(ctx, tx, row.journey())
 	})
 	return row.journey(), err
 }

@@ -29,6 +29,7 @@ type sealedColumn struct {
 // delivery_rounds, so these come after it.
 var sealedColumns = []sealedColumn{
 	{table: "access_keys", column: "secret", keys: []string{"access_key"}, purpose: func(r sealedRow) string { return accessKeyPurpose(r.id) }},
+	{table: "users", column: "totp_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return totpPurpose(r.id) }},
 	{table: "webhooks", column: "basic_password", keys: []string{"id"}, purpose: func(r sealedRow) string { return passwordPurpose(r.id) }},
 	{table: "webhooks", column: "signing_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return signingPurpose(r.id) }},
 	{table: "webhooks", column: "previous_signing_secret", keys: []string{"id"}, purpose: func(r sealedRow) string { return previousPurpose(r.id) }},
@@ -47,7 +48,7 @@ type sealedRow struct {
 	numbers   []int64
 	messageID string
 	sealed    []byte
-	fresh     []byte // sealed again
+	resealed  []byte // sealed again
 }
 
 func (r sealedRow) response() string {
@@ -126,6 +127,8 @@ func (s *Store) Reseal(ctx context.Context, tell func(n int)) error {
 	return errors.Join(unreadable...)
 }
 
+// resealColumn is Reseal for one column: resealStep values in a transaction, in the order of their keys.
+// miss is called for each value that cannot be opened, which stays as it is.
 func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n int), miss func(r sealedRow, err error)) error {
 	update := c.update()
 	after := sealedRow{numbers: make([]int64, len(c.keys)-1)}
@@ -142,7 +145,7 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 				miss(r, err)
 				continue
 			}
-			r.fresh = s.keys.Seal(plain, c.purpose(r))
+			r.resealed = s.keys.Seal(plain, c.purpose(r))
 			opened = append(opened, r)
 		}
 		if len(opened) == 0 {
@@ -150,7 +153,9 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 		}
 		began := time.Now()
 		err = s.writeRows(ctx, len(opened), func(ctx context.Context, tx bun.Tx) error {
-			return update.run(ctx, s, tx, len(opened), func(i int) []any { return append(opened[i].args(), opened[i].sealed, opened[i].fresh) }, nil)
+			return update.run(ctx, s, tx, len(opened), func(i int) []any {
+				return append(opened[i].args(), opened[i].sealed, opened[i].resealed)
+			}, nil)
 		})
 		if err != nil {
 			return err

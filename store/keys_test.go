@@ -37,6 +37,7 @@ type sealedWorld struct {
 	url      string
 	journey  string
 	webhooks []string
+	users    []string // each has an app as a second factor
 	apps     []string
 	access   map[string]string // secrets by access key
 	bodies   map[string]string // by message id
@@ -79,6 +80,11 @@ func (w *sealedWorld) fill(s *store.Store, webhooks, messages int) {
 	w.ok(err)
 	w.apps = append(w.apps, app.Application.ID)
 	w.access[app.AccessKey], w.access[second.AccessKey] = app.SecretKey, second.SecretKey
+	u, _, err := s.CreateUser(ctx, waypost.Scope{}, waypost.User{Org: "acme", Email: strings.ToLower(waypost.NewID("u", time.Now())) + "@example.com", Name: "Ada", Role: waypost.RoleAdmin})
+	w.ok(err)
+	_, err = s.ChangeSecondFactor(ctx, waypost.Scope{}, u.ID, func(f *waypost.SecondFactor) error { f.TOTPSecret = "SECRET"; return nil })
+	w.ok(err)
+	w.users = append(w.users, u.ID)
 	for range webhooks {
 		hook, err := s.CreateWebhook(ctx, sealedScope, waypost.Webhook{
 			Name: "crm", URL: "https://crm.example.com", TimeoutMs: 1000, Retry: waypost.DefaultRetry(), Enabled: true,
@@ -143,6 +149,15 @@ func (w *sealedWorld) wantAll(ids string) {
 		if w.ok(err); c.SecretKey != secret {
 			w.t.Errorf("the secret of %s is %q", key, c.SecretKey)
 		}
+	}
+	for _, id := range w.users {
+		_, err := s.ChangeSecondFactor(ctx, waypost.Scope{}, id, func(f *waypost.SecondFactor) error {
+			if f.TOTPSecret != "SECRET" {
+				w.t.Errorf("the secret of %s's app is %q", id, f.TOTPSecret)
+			}
+			return nil
+		})
+		w.ok(err)
 	}
 	for _, id := range w.webhooks {
 		h, err := s.Webhook(ctx, sealedScope, id)
@@ -213,7 +228,7 @@ func TestReseal(t *testing.T) {
 			"SELECT enrollment_id, visit, 1, 0, 1, 503, 'httpStatus', 1, response FROM deliveries WHERE visit <= 2")
 		exec(t, driver, dsn, "INSERT INTO delivery_rounds (enrollment_id, visit, round, workflow_id, began_at, status, attempts, duration_ms, http_status, error_class, response) "+
 			"SELECT enrollment_id, visit, 2, 'w', 1, 'failed', 1, 1, 503, 'httpStatus', response FROM deliveries WHERE visit = 1")
-		all := []string{"access_keys 2", "webhooks 12", "idempotency_keys 1", "messages 450", "deliveries 450", "attempts 10", "delivery_rounds 5"}
+		all := []string{"access_keys 2", "users 1", "webhooks 12", "idempotency_keys 1", "messages 450", "deliveries 450", "attempts 10", "delivery_rounds 5"}
 		by := func(key string) (want []string) {
 			for _, table := range all {
 				want = append(want, key+" "+table)
@@ -232,17 +247,17 @@ func TestReseal(t *testing.T) {
 				stop()
 			}
 		})
-		if !errors.Is(err, context.Canceled) || done != 215 {
+		if !errors.Is(err, context.Canceled) || done != 216 {
 			t.Fatalf("ended after %d values: %v", done, err)
 		}
-		if got := left(t, both, "new"); got != 930-215 {
+		if got := left(t, both, "new"); got != 931-216 {
 			t.Errorf("%d values are left", got)
 		}
 		w.wantAll("new,old")
 		w.wantAll("old,new") // a process that goes by the old one
 		again := 0
 		w.ok(both.Reseal(t.Context(), func(n int) { again += n }))
-		if got := uses(t, both); again != 930-215 || !slices.Equal(got, by("new")) {
+		if got := uses(t, both); again != 931-216 || !slices.Equal(got, by("new")) {
 			t.Errorf("%d values later %q", again, got)
 		}
 		w.ok(both.Reseal(t.Context(), func(n int) { t.Errorf("%d values are sealed a second time", n) }))
@@ -330,7 +345,7 @@ func TestResealNamesWhatItCannotOpen(t *testing.T) {
 		w := newSealedWorld(t, url)
 		w.fill(w.open("lost"), 3, 0)
 		lost := w.webhooks
-		w.access, w.webhooks = map[string]string{}, nil
+		w.access, w.webhooks, w.users = map[string]string{}, nil, nil
 		old := w.open("old")
 		w.fill(old, 1, 3)
 		exec(t, driver, dsn, "UPDATE messages SET body = (SELECT response FROM deliveries LIMIT 1)") // for another purpose
@@ -338,14 +353,14 @@ func TestResealNamesWhatItCannotOpen(t *testing.T) {
 		done := 0
 		err := both.Reseal(t.Context(), func(n int) { done += n })
 		for _, words := range []string{
-			`secret of AK`, `basic_password of ` + lost[0] + ` in webhooks: cannot decrypt: the key "lost" is not in WAYPOST_ENCRYPTION_KEYS`, "and 8 more",
+			`secret of AK`, `basic_password of ` + lost[0] + ` in webhooks: cannot decrypt: the key "lost" is not in WAYPOST_ENCRYPTION_KEYS`, "and 9 more",
 		} {
 			if err == nil || !errors.Is(err, waypost.ErrDecrypt) || !strings.Contains(err.Error(), words) {
 				t.Errorf("no %q in the error: %v", words, err)
 			}
 		}
-		want := []string{"lost access_keys 2", "new access_keys 2", "lost webhooks 12", "new webhooks 4", "lost idempotency_keys 1", "new idempotency_keys 1", "old messages 3", "new deliveries 3"}
-		if got := uses(t, both); !slices.Equal(got, want) || done != 10 {
+		want := []string{"lost access_keys 2", "new access_keys 2", "lost users 1", "new users 1", "lost webhooks 12", "new webhooks 4", "lost idempotency_keys 1", "new idempotency_keys 1", "old messages 3", "new deliveries 3"}
+		if got := uses(t, both); !slices.Equal(got, want) || done != 11 {
 			t.Errorf("after %d values %q", done, got)
 		}
 		// With the key all but the damaged ones are.
@@ -353,7 +368,7 @@ func TestResealNamesWhatItCannotOpen(t *testing.T) {
 		if damaged := `cannot decrypt: the data was changed, or the key "old" in WAYPOST_ENCRYPTION_KEYS is another one than it was`; err == nil || strings.Count(err.Error(), damaged) != 3 || strings.Contains(err.Error(), "lost") {
 			t.Errorf("the error is %v", err)
 		}
-		if got := uses(t, both); !slices.Equal(got, []string{"new access_keys 4", "new webhooks 16", "new idempotency_keys 2", "old messages 3", "new deliveries 3"}) {
+		if got := uses(t, both); !slices.Equal(got, []string{"new access_keys 4", "new users 2", "new webhooks 16", "new idempotency_keys 2", "old messages 3", "new deliveries 3"}) {
 			t.Errorf("with the key %q", got)
 		}
 	})
@@ -434,11 +449,11 @@ func TestUnreadableSecrets(t *testing.T) {
 			Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, Scope: sealedScope, Reason: waypost.DeferUnreadable, At: now, Until: now.Add(time.Hour),
 			Delivery: waypost.Delivery{MessageID: waypost.NewID(waypost.PrefixMessage, now), JourneyID: w.journey, JourneyVersion: 1, NodeID: "hello", WebhookID: id, LeadsID: lead.LeadsID},
 		}}))
-		// Notices gather for a while.
+		// Notices wait for others for a while.
 		later, err := store.Open(t.Context(), url, ringOf(t, "new"), func() time.Time { return time.Now().Add(time.Second) })
 		w.ok(err)
 		t.Cleanup(func() { later.Close() })
-		told := func() (n int) {
+		countNotices := func() (n int) {
 			t.Helper()
 			notices, err := later.ClaimNotices(t.Context(), 10, true)
 			w.ok(err)
@@ -459,7 +474,7 @@ func TestUnreadableSecrets(t *testing.T) {
 				t.Errorf("after change %d %q, want %s", i, got, sealed)
 			}
 			w.wantAll("new,lost")
-			if n := told(); n > 0 {
+			if n := countNotices(); n > 0 {
 				t.Errorf("after change %d %d are told", i, n)
 			}
 		}
@@ -471,7 +486,7 @@ func TestUnreadableSecrets(t *testing.T) {
 		}
 		h, err = s.UpdateWebhook(t.Context(), sealedScope, id, func(h *waypost.Webhook) error { h.SetSigningSecret("whsec_3", now); return nil })
 		want(h, err)
-		if n := told(); n != 1 || h.PreviousSigningSecret != "whsec_2" {
+		if n := countNotices(); n != 1 || h.PreviousSigningSecret != "whsec_2" {
 			t.Errorf("%d are told, and %q signs beside the new secret", n, h.PreviousSigningSecret)
 		}
 

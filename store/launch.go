@@ -48,9 +48,18 @@ type launchRow struct {
 	Enrolled  int    `bun:"enrolled"`
 	Skipped   int    `bun:"skipped"`
 	HeldOut   int    `bun:"held_out"`
+	Missing   int    `bun:"missing"` // of Skipped
+	Gone      int    `bun:"gone"`    // of Skipped
 	DoneAt    stamp  `bun:"done_at"` // nobody is left
+
+	Test        *string `bun:"test"`
+	Held        int     `bun:"held"`
+	TestEndedAt stamp   `bun:"test_ended_at"`
+	RestAt      stamp   `bun:"rest_at"`
+	TestArm     *int64  `bun:"test_arm"`
+
 	// Ended is the status of one that has ended; "" too for one that completed since
-	// settleLaunches last looked.
+	// markCompletedLaunches last looked.
 	Ended waypost.LaunchStatus `bun:"ended"`
 }
 
@@ -77,12 +86,12 @@ func (r launchRow) schedule() *waypost.Schedule {
 // at tells whether two readings of a launch stand at the same place of the audience.
 func (r launchRow) at(other launchRow) bool {
 	same := r.Reached == other.Reached || r.Reached != nil && other.Reached != nil && *r.Reached == *other.Reached
-	return same && r.DoneAt.IsZero() == other.DoneAt.IsZero()
+	return same && r.DoneAt.IsZero() == other.DoneAt.IsZero() && r.part() == other.part()
 }
 
 // CreateLaunch stores a launch for its workflow to carry out, or, if it recurs, for
 // Temporal's Schedule to open its occurrences. It takes JourneyID, Version, AppID,
-// Audience, StartAt, RatePerSecond, Schedule and ControlGroup of l; the rest is made
+// Audience, StartAt, RatePerSecond, Schedule, ControlGroup and Test of l; the rest is made
 // here. NotFound if the scope lacks the journey version, Conflict if the journey is
 // archived; BadRequest if the audience is not exactly one of filter, segment and list, the
 // scope lacks the segment, or more than waypost.MaxAudience are listed. The answer, as all launches that are read,
@@ -97,6 +106,13 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 	}
 	if l.Schedule != nil {
 		row.Cron, row.Timezone = &l.Schedule.Cron, l.Schedule.Timezone
+	}
+	if l.Test != nil {
+		test, err := toJSON(l.Test)
+		if err != nil {
+			return created, err
+		}
+		row.Test = &test
 	}
 	if l.StartAt != nil {
 		row.StartAt = stamp{*l.StartAt}
@@ -145,12 +161,12 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 		if err := s.audit(ctx, tx, author, "launch.create", row.ID, nil, auditedLaunch(l)); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, created)
+		return s.keepResult(ctx, tx, created)
 	})
 	return created, err
 }
 
-// reentryOf takes the one member out of a definition that enrolling needs.
+// reentryOf returns the re-entry rule of a definition, as JSON.
 func reentryOf(definition string) (string, error) {
 	var members struct {
 		Reentry waypost.Reentry `json:"reentry"`
@@ -177,6 +193,9 @@ func checkLaunch(l waypost.Launch, listed int) error {
 	}
 	if g := l.ControlGroup; !(g >= 0 && g < 1) {
 		p.Add(waypost.DetailOutOfRange, "controlGroup", "must be at least 0 and less than 1")
+	}
+	if l.Test != nil && l.Schedule != nil {
+		p.Add(waypost.DetailInvalidFormat, "test", "cannot be combined with schedule: launch once, and the test decides for the rest")
 	}
 	if err := p.Err("launch"); err != nil || l.Audience.Filter == nil {
 		return err
@@ -209,7 +228,11 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 		ID: r.ID, JourneyID: r.JourneyID, Version: r.Version, AppID: r.AppID, StartAt: r.StartAt.pointer(),
 		RatePerSecond: r.RatePerSecond, Schedule: r.schedule(), ControlGroup: r.ControlGroup, RecurringID: text(r.RecurringID),
 		OccursAt: r.OccursAt.pointer(), CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(),
-		Progress: waypost.LaunchProgress{Enrolled: r.Enrolled, Skipped: r.Skipped, HeldOut: r.HeldOut},
+		Progress: waypost.LaunchProgress{Enrolled: r.Enrolled, Skipped: r.Skipped, HeldOut: r.HeldOut, Held: r.Held},
+		Skips:    waypost.LaunchSkips{Reentry: r.Skipped - r.Missing - r.Gone, Missing: r.Missing, Left: r.Gone},
+	}
+	if err := r.tellTest(&l); err != nil {
+		return l, err
 	}
 	if !r.StartedAt.IsZero() {
 		l.Progress.Total = r.Total
@@ -370,12 +393,17 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 			step, _, err = s.stopStep(ctx, tx, seen)
 			return err
 		})
+		step.RatePerSecond = seen.RatePerSecond
+		return step, true, err
+	}
+	if seen.part() == partHeld {
+		step, err = s.awaitWinner(ctx, seen.ID, false)
 		return step, true, err
 	}
 	next := seen
 	if seen.StartedAt.IsZero() && !seen.listed() {
-		next.StartedAt = stamp{s.time()} // of which time a segment is read
-		if next.Total, next.Highest, err = s.measureAudience(ctx, seen); err != nil {
+		next.StartedAt = stamp{s.time()} // a segment is read as of this time, in each step
+		if next.Total, next.Highest, err = s.measureAudience(ctx, next); err != nil {
 			return step, false, err
 		}
 	}
@@ -387,7 +415,7 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 	if err != nil {
 		return step, false, err
 	}
-	err = s.writeRows(ctx, len(batch.leads)+len(batch.heldOut), func(ctx context.Context, tx bun.Tx) error {
+	err = s.writeRows(ctx, len(batch.leads)+len(batch.heldOut)+min(1, len(batch.held)), func(ctx context.Context, tx bun.Tx) error {
 		var now launchRow
 		if err := s.lock(tx.NewSelect().Model(&now).Where("id = ?", seen.ID), "la").Scan(ctx); err != nil {
 			return err
@@ -396,10 +424,10 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 			return nil
 		}
 		var stopped bool
-		if step, stopped, err = s.stopStep(ctx, tx, seen); err != nil || stopped {
-			return err
+		if step, stopped, err = s.stopStep(ctx, tx, seen); err == nil && !stopped {
+			step, err = s.enrollBatch(ctx, tx, next, rules, batch)
 		}
-		step, err = s.enrollBatch(ctx, tx, next, rules, batch)
+		step.RatePerSecond = now.RatePerSecond
 		return err
 	})
 	return step, done, err
@@ -460,40 +488,32 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 	}
 	made := enrollmentRow{
 		Org: l.Org, Stage: string(l.Stage), JourneyID: l.JourneyID, Version: l.Version, LaunchID: &l.ID, AppID: l.AppID, Params: "{}",
-		Status: string(waypost.EnrollmentPending), GoalVersion: rules.goalVersion(), CreatedAt: stamp{now},
+		Status: string(waypost.EnrollmentPending), GoalVersion: rules.goalVersion(), CreatedAt: stamp{now}, share: rules.share(l.ControlGroup),
 	}
 	if leads := len(b.leads) + len(b.heldOut); leads > 0 {
 		if made.Exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, made.GoalVersion > 0, slices.Concat(b.leads, b.heldOut)); err != nil {
 			return step, err
 		}
 	}
-	entered, heldOut, err := s.enterBoth(ctx, tx, l.Scope, l.JourneyID, onReentry(r), b.leads, b.heldOut, nil, now)
+	in, err := s.enterBoth(ctx, tx, entrance{
+		Scope: l.Scope, versionKey: versionKey{l.JourneyID, l.Version}, goal: made.GoalVersion > 0, rule: onReentry(r), tests: b.tests, at: now,
+	}, b.leads, b.heldOut)
 	if err != nil {
 		return step, err
 	}
+	entered, heldOut := in.entered, in.heldOut
 	if len(entered) > 0 {
 		if err := s.insertCohorts(ctx, tx, made, entered); err != nil {
 			return step, fmt.Errorf("store cohorts: %w", err)
 		}
 	}
-	var tests []string // enrollments
-	for _, m := range entered {
-		if b.tests[m.LeadsID] {
-			tests = append(tests, m.EnrollmentID)
-		}
-	}
-	if len(tests) > 0 {
-		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE, goal_version = 0").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
-			return step, fmt.Errorf("mark test leads: %w", err)
-		}
-	}
-	rows := slices.Repeat([]enrollmentRow{made}, len(entered))
-	for i, m := range entered {
-		rows[i].Test = b.tests[m.LeadsID]
+	rows, err := s.markEntered(ctx, tx, made, in, b.tests)
+	if err != nil {
+		return step, err
 	}
 	made.holdOut()
 	for _, m := range heldOut {
-		made.ID, made.LeadsID = m.EnrollmentID, m.LeadsID
+		made.ID, made.LeadsID, made.BeforeAt = m.EnrollmentID, m.LeadsID, in.before[m.LeadsID]
 		rows = append(rows, made)
 	}
 	if out := rows[len(entered):]; len(out) > 0 {
@@ -504,27 +524,80 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 	if err := s.countEntered(ctx, tx, now, rows...); err != nil {
 		return step, fmt.Errorf("count enrollments: %w", err)
 	}
-	skipped := len(b.leads) - len(entered) + len(b.heldOut) - len(heldOut) + b.missing
-	step = waypost.LaunchStep{Enrolled: len(entered), Skipped: skipped, HeldOut: len(heldOut), Done: b.done}
+	return s.endStep(ctx, tx, l, b, len(entered), len(heldOut), now)
+}
+
+// markEntered notes where the enrollments that were stored differ from made: that they are of test
+// leads, and when their leads entered before. It returns their rows.
+func (s *Store) markEntered(ctx context.Context, tx bun.Tx, made enrollmentRow, in admitted, isTest map[int64]bool) ([]enrollmentRow, error) {
+	rows := slices.Repeat([]enrollmentRow{made}, len(in.entered))
+	var tests []string // enrollments
+	var again []enrollmentRow
+	for i, m := range in.entered {
+		rows[i].ID, rows[i].Test, rows[i].BeforeAt = m.EnrollmentID, isTest[m.LeadsID], in.before[m.LeadsID]
+		if rows[i].Test {
+			tests = append(tests, m.EnrollmentID)
+		}
+		if !rows[i].BeforeAt.IsZero() {
+			again = append(again, rows[i])
+		}
+	}
+	if len(tests) > 0 {
+		if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("test = TRUE, goal_version = 0").Where("id IN (?)", bun.List(tests)).Exec(ctx); err != nil {
+			return nil, fmt.Errorf("mark test leads: %w", err)
+		}
+	}
+	err := markAgain.run(ctx, s, tx, len(again), func(i int) []any { return []any{again[i].ID, again[i].BeforeAt} }, nil)
+	return rows, wrapped(err, "mark leads that come again")
+}
+
+// endStep notes how far a step of enrolling a batch came.
+func (s *Store) endStep(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch, entered, heldOut int, now time.Time) (step waypost.LaunchStep, err error) {
+	skipped := len(b.leads) - entered + len(b.heldOut) - heldOut + b.missing + b.gone
+	step = waypost.LaunchStep{Enrolled: entered, Skipped: skipped, HeldOut: heldOut, Done: b.done}
 	l.Enrolled += step.Enrolled
 	l.Skipped += step.Skipped
 	l.HeldOut += step.HeldOut
+	l.Missing += b.missing
+	l.Gone += b.gone
+	part := l.part()
+	switch part {
+	case partTest:
+		if err := s.holdLeads(ctx, tx, l, b); err != nil {
+			return step, err
+		}
+		l.Held += len(b.held)
+	case partRest:
+		l.Held -= b.looked
+	}
 	l.Reached = b.reached
 	if l.StartedAt.IsZero() {
 		l.StartedAt = stamp{now}
 	}
-	if b.done {
-		l.DoneAt = stamp{now}
-		// Leads that were changed or deleted meanwhile, or changed so that they match.
-		gone := max(0, l.Total-l.Enrolled-l.Skipped-l.HeldOut)
-		l.Skipped += gone
-		step.Skipped += gone
-		l.Total = l.Enrolled + l.Skipped + l.HeldOut
+	switch {
+	case b.done && part == partTest && l.Held > 0:
+		l.TestEndedAt, l.Reached, step.Done = stamp{now}, nil, false
+	case b.done:
+		step.Skipped += l.end(now)
 	}
-	_, err = tx.NewUpdate().Model(&l).
-		Column("started_at", "total", "highest", "reached", "enrolled", "skipped", "held_out", "done_at").WherePK().Exec(ctx)
+	_, err = tx.NewUpdate().Model(&l).Column("started_at", "total", "highest", "reached", "enrolled", "skipped", "held_out", "missing", "gone",
+		"held", "test_ended_at", "done_at").WherePK().Exec(ctx)
 	return step, err
 }
+
+// end notes that the whole audience is enrolled. It returns how many leads of the first count were not
+// met, because they were changed or deleted before, and makes the total the sum of what was counted.
+func (r *launchRow) end(now time.Time) (gone int) {
+	r.DoneAt = stamp{now}
+	gone = max(0, r.Total-r.Enrolled-r.Skipped-r.HeldOut-r.Held)
+	r.Skipped += gone
+	r.Gone += gone
+	r.Total = r.Enrolled + r.Skipped + r.HeldOut + r.Held
+	return gone
+}
+
+// markAgain notes of enrollments that their leads entered before.
+var markAgain = bulk{table: "enrollments AS e", keys: 1, columns: []string{"id text", "before_at bigint"}}
 
 // newMembers mints enrollments for leads in ascending order; their ids ascend too,
 // so that their rows are written one beside the other.
@@ -544,23 +617,50 @@ type keyedMember struct {
 	Key string `json:"k,omitempty"`
 }
 
+// entrance is how leads enter a journey, several at once.
+type entrance struct {
+	waypost.Scope
+	versionKey
+	goal  bool             // the version has one
+	rule  string           // see onReentry
+	keys  map[int64]string // entry keys, by lead; nil for none
+	tests map[int64]bool   // the test leads
+	at    time.Time
+}
+
+// admitted are the enrollments of leads that the re-entry rule allows. before is when they entered
+// before, as far as the goal counted that.
+type admitted struct {
+	entered, heldOut []waypost.CohortMember
+	before           map[int64]stamp
+}
+
 // enterAll notes the entries of enrollments of different leads, as enter does for one, and
-// returns the enrollments that the re-entry rule (see onReentry) allows. active is 0 for those
-// that are held out, otherwise 1. keys are entry keys, by lead; nil for none.
-func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string, list []waypost.CohortMember, active int, keys map[int64]string, now time.Time) ([]waypost.CohortMember, error) {
+// returns the enrollments that the re-entry rule allows. active is 0 for those that are held out,
+// otherwise 1.
+func (s *Store) enterAll(ctx context.Context, tx bun.Tx, e entrance, list []waypost.CohortMember, active int) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	packed, err := toJSON(mapped(list, func(m waypost.CohortMember) keyedMember { return keyedMember{m, keys[m.LeadsID]} }))
+	packed, err := toJSON(mapped(list, func(m waypost.CohortMember) keyedMember { return keyedMember{m, e.keys[m.LeadsID]} }))
 	if err != nil {
 		return nil, err
 	}
 	from, id, lead, key := s.unpack("?")
+	goal, uncounted := 0, []int64{0}
+	if e.goal {
+		goal = e.Version
+		for _, m := range list {
+			if e.tests[m.LeadsID] {
+				uncounted = append(uncounted, m.LeadsID)
+			}
+		}
+	}
 	var leads []int64
 	// SQLite needs the WHERE to tell the conflict from a join's condition.
-	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active) "+
-		"SELECT ?, "+lead+", COALESCE("+key+", ''), ?, "+id+", ? FROM "+from+" WHERE TRUE "+rule+" RETURNING leads_id",
-		journeyID, stamp{now}, active, packed).Scan(ctx, &leads)
+	err = tx.NewRaw("INSERT INTO journey_entries AS je (journey_id, leads_id, entry_key, last_entry_at, enrollment_id, active, goal_version) "+
+		"SELECT ?, "+lead+", COALESCE("+key+", ''), ?, "+id+", ?, CASE WHEN "+lead+" IN (?) THEN 0 ELSE ? END FROM "+from+" WHERE TRUE "+e.rule+" RETURNING leads_id",
+		e.JourneyID, stamp{e.at}, active, bun.List(uncounted), goal, packed).Scan(ctx, &leads)
 	if err != nil {
 		return nil, err
 	}
@@ -571,17 +671,23 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, journeyID, rule string,
 	return slices.DeleteFunc(list, func(m waypost.CohortMember) bool { return !entered[m.LeadsID] }), nil
 }
 
-// enterBoth is enterAll for leads that run, and for those that are held out.
-func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, sc waypost.Scope, journeyID, rule string, running, held []int64, keys map[int64]string, now time.Time) (entered, heldOut []waypost.CohortMember, err error) {
-	if entered, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(running, now), 1, keys, now); err != nil {
-		return nil, nil, fmt.Errorf("note entries: %w", err)
+// enterBoth is enterAll for leads that run, and for those that are held out. If the version has a
+// goal, the leads are locked.
+func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, e entrance, running, held []int64) (in admitted, err error) {
+	if e.goal {
+		if in.before, err = s.countedBefore(ctx, tx, e.versionKey, slices.Concat(running, held)); err != nil {
+			return in, err
+		}
 	}
-	if heldOut, err = s.enterAll(ctx, tx, journeyID, rule, newMembers(held, now), 0, keys, now); err != nil {
-		return nil, nil, fmt.Errorf("note entries of the control group: %w", err)
+	if in.entered, err = s.enterAll(ctx, tx, e, newMembers(running, e.at), 1); err != nil {
+		return in, fmt.Errorf("note entries: %w", err)
 	}
-	leads := mapped(slices.Concat(entered, heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
-	_, err = s.checkLeads(ctx, tx, sc, leads, segmentCause{kind: causeEntered, name: journeyID, at: stamp{now}})
-	return entered, heldOut, err
+	if in.heldOut, err = s.enterAll(ctx, tx, e, newMembers(held, e.at), 0); err != nil {
+		return in, fmt.Errorf("note entries of the control group: %w", err)
+	}
+	leads := mapped(slices.Concat(in.entered, in.heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
+	_, err = s.checkLeads(ctx, tx, e.Scope, leads, segmentCause{kind: causeEntered, name: e.JourneyID, at: stamp{e.at}})
+	return in, err
 }
 
 // insertCohorts divides enrollments, which are as made is otherwise, into cohorts that wait

@@ -37,7 +37,7 @@ func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []conditi
 	if f.Region != nil {
 		add("l.region = ?", *f.Region)
 	}
-	if name := foldText(cleanText(f.Name)); name != "" {
+	if name := waypost.FoldText(cleanText(f.Name)); name != "" {
 		// Not LIKE: nothing needs escaping here.
 		add("l.name_folded >= ?", name)
 		if end := prefixEnd(name); end != "" {
@@ -48,7 +48,7 @@ func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []conditi
 		add("l.leads_id = (SELECT leads_id FROM lead_phones WHERE org = ? AND stage = ? AND phone = ?)", sc.Org, sc.Stage, cleanText(f.MobilePhone))
 	}
 	if f.Email != "" {
-		add("l.email_folded = ?", foldText(cleanText(f.Email)))
+		add("l.email_folded = ?", waypost.FoldText(cleanText(f.Email)))
 	}
 	if f.ExternalID != "" {
 		add("l.external_id = ?", cleanText(f.ExternalID))
@@ -63,10 +63,17 @@ func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []conditi
 		add("NOT l.test")
 	}
 	if f.Birthday != "" {
-		add("l.birthday IS NOT NULL AND substr(l.birthday, 6) = ?", f.Birthday[max(0, len(f.Birthday)-len("12-31")):])
+		days := []string{f.Birthday[max(0, len(f.Birthday)-len("12-31")):]}
+		if year := s.now().UTC().Year(); f.Birthday == "--02-28" && time.Date(year, 2, 29, 0, 0, 0, 0, time.UTC).Day() != 29 {
+			days = append(days, "02-29") // whose birthday is the 28th this year
+		}
+		add("l.birthday IS NOT NULL AND substr(l.birthday, length(l.birthday) - 4) IN (?)", bun.List(days))
 		if !strings.HasPrefix(f.Birthday, "--") {
 			add("l.birthday = ?", f.Birthday)
 		}
+	}
+	if f.ImportID != "" {
+		add("l.leads_id IN (SELECT leads_id FROM import_leads WHERE import_id = ?)", cleanText(f.ImportID))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.CustomFields)) {
 		list = append(list, s.hasField(name, f.CustomFields[name]))
@@ -124,6 +131,7 @@ func checkFilter(f waypost.LeadFilter) error {
 	checkText(&p, "audience.filter.email", f.Email)
 	checkText(&p, "audience.filter.externalId", f.ExternalID)
 	checkText(&p, "audience.filter.birthday", f.Birthday)
+	checkText(&p, "audience.filter.importId", f.ImportID)
 	for name, value := range f.CustomFields {
 		checkText(&p, "audience.filter.customFields", name+value)
 	}
@@ -178,31 +186,46 @@ type audienceBatch struct {
 	leads   []int64        // ascending; all of them exist
 	tests   map[int64]bool // which of them are test leads
 	missing int            // listed ones that do not
+	gone    int            // held ones that are not in the audience any more
 	heldOut []int64        // those of the control group, who are not among leads; ascending
+	held    []int64        // those who wait for the end of the test, who are not among leads; ascending
+	looked  int            // how many were looked at
 	reached *int64         // the last one that was looked at
 	done    bool           // nobody follows
 }
 
 // nextAudience reads the next n leads of a launch's audience.
 func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
+	look := n
+	if l.part() == partTest { // most of them are held
+		look = maxStep
+	}
 	// One more than asked for tells whether anybody follows.
 	switch {
+	case l.part() == partRest || l.listed():
+		b.leads, err = s.nextListed(ctx, l, look+1)
 	case l.Filter != nil:
-		b.leads, err = s.nextFiltered(ctx, l, n+1)
-	case l.SegmentID != nil:
-		b.leads, err = s.nextMembers(ctx, l, n+1)
+		b.leads, err = s.nextFiltered(ctx, l, look+1)
 	default:
-		b.leads, err = s.nextListed(ctx, l, n+1)
+		b.leads, err = s.nextMembers(ctx, l, look+1)
 	}
 	if err != nil {
 		return b, err
 	}
-	b.done = len(b.leads) <= n
-	b.leads = b.leads[:min(n, len(b.leads))]
-	b.reached = l.Reached
-	if len(b.leads) > 0 {
-		last := b.leads[len(b.leads)-1]
-		b.reached = &last
+	b.done = len(b.leads) <= look
+	b.leads = b.leads[:min(look, len(b.leads))]
+	if l.part() == partTest {
+		if err := b.pick(l, rules, n); err != nil {
+			return b, err
+		}
+	} else {
+		b.looked, b.reached = len(b.leads), lastOr(b.leads, l.Reached)
+	}
+	if l.part() == partRest && !l.listed() {
+		if b.leads, err = s.stillIn(ctx, l, b.leads); err != nil {
+			return b, err
+		}
+		b.gone = b.looked - len(b.leads)
 	}
 	if l.listed() && len(b.leads) > 0 {
 		listed := b.leads
@@ -263,6 +286,8 @@ func (s *Store) nextMembers(ctx context.Context, l launchRow, n int) (leads []in
 	return leads, nil
 }
 
+// nextListed returns up to n leads of a listed audience, in the order of their ids, after the last one that
+// the launch has reached. Fewer than n: the list ends.
 func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, error) {
 	var leads []int64
 	for after := l.Reached; len(leads) < n; {

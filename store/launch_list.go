@@ -14,7 +14,7 @@ import (
 
 // Conditions of launches (alias la).
 const (
-	// Not EXISTS: PostgreSQL would gather the enrollments of all launches first.
+	// Not EXISTS: PostgreSQL would read the enrollments of all launches first.
 	launchActive = "((SELECT 1 FROM enrollments AS e WHERE e.launch_id = la.id AND e.ended_at IS NULL LIMIT 1) IS NOT NULL)"
 	launchOpen   = "la.ended = '' AND (la.done_at IS NULL OR " + launchActive + ")"
 	// The pauses of enrollments, which can be many, lie outside of the range.
@@ -67,29 +67,30 @@ func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.La
 	return s.launches(ctx, rows[:min(len(rows), int(pageSize(page)))])
 }
 
-// settledAtOnce is how many launches a sweep settles at most.
-const settledAtOnce = 1000
+// launchesAtOnce is how many launches a transaction marks as completed at most.
+const launchesAtOnce = 1000
 
-// SettleLaunches notes which launches have completed, and announces it, if anybody subscribes
-// to that. more tells that there may be others.
-func (s *Store) SettleLaunches(ctx context.Context) (more bool, err error) {
-	defer wrap(&err, "settle launches")
-	told, err := s.r.NewSelect().Model((*subscriptionTypeRow)(nil)).Where("type = ?", waypost.LaunchEnded).Exists(ctx)
-	if err != nil || !told {
+// AnnounceEndedLaunches marks up to 1,000 launches that have completed, and announces them. It does
+// nothing while no subscription is of waypost.LaunchEnded. more tells that there may be others.
+func (s *Store) AnnounceEndedLaunches(ctx context.Context) (more bool, err error) {
+	defer wrap(&err, "announce ended launches")
+	subscribed, err := s.r.NewSelect().Model((*subscriptionTypeRow)(nil)).Where("type = ?", waypost.LaunchEnded).Exists(ctx)
+	if err != nil || !subscribed {
 		return false, err
 	}
-	n, err := s.settleLaunches(ctx)
-	return n == settledAtOnce, err
+	n, err := s.markCompletedLaunches(ctx)
+	return n == launchesAtOnce, err
 }
 
-// settleLaunches notes which launches have completed since it last looked, so that lists of
-// those that have not ended pass over them. It returns how many.
-func (s *Store) settleLaunches(ctx context.Context) (n int, err error) {
-	err = s.writeRows(ctx, settledAtOnce, func(ctx context.Context, tx bun.Tx) error {
+// markCompletedLaunches notes which launches have completed since it last looked, so that lists of
+// those that have not ended pass over them, and announces them. It returns how many, at most
+// launchesAtOnce; if it is that many, there may be more.
+func (s *Store) markCompletedLaunches(ctx context.Context) (n int, err error) {
+	err = s.writeRows(ctx, launchesAtOnce, func(ctx context.Context, tx bun.Tx) error {
 		n = 0 // of a try before
 		var ids []string
 		q := tx.NewSelect().Model((*launchRow)(nil)).Column("id").
-			Where("la.ended = '' AND la.cron IS NULL AND la.done_at IS NOT NULL AND NOT " + launchActive).Order("id").Limit(settledAtOnce)
+			Where("la.ended = '' AND la.cron IS NULL AND la.done_at IS NOT NULL AND NOT " + launchActive).Order("id").Limit(launchesAtOnce)
 		if err := s.lockFor(q, forChange+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
 			return err
 		}
@@ -101,7 +102,7 @@ func (s *Store) settleLaunches(ctx context.Context) (n int, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("settle launches: %w", err)
+		return 0, fmt.Errorf("mark completed launches: %w", err)
 	}
 	return n, nil
 }

@@ -25,6 +25,7 @@ type occurrences struct {
 
 // tell adds to a recurring launch what became of it.
 func (o occurrences) tell(l *waypost.Launch, r launchRow, now time.Time) {
+	l.Skips = waypost.LaunchSkips{} // its occurrences have theirs
 	l.Progress = waypost.LaunchProgress{Total: o.Total, Enrolled: o.Enrolled, Skipped: o.Skipped, HeldOut: o.HeldOut}
 	l.Recurrence = &waypost.Recurrence{Occurrences: o.N}
 	if !r.SkippedAt.IsZero() {
@@ -83,6 +84,8 @@ func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.
 	return o, err
 }
 
+// openOccurrence is OpenOccurrence in a transaction. The recurring launch is locked, so that an occurrence is
+// opened or skipped once. The zero Occurrence if its schedule has none at this time.
 func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	var parent launchRow
 	q := tx.NewSelect().Model(&parent).Where("id = ? AND cron IS NOT NULL", cleanText(recurringID))

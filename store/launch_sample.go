@@ -5,20 +5,21 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"waypost"
 )
 
-// SampleAudience returns up to n leads of an audience, in the order of their ids, and
-// how many leads it has. Each lead is as likely to be picked as any other, and of the
+// SampleAudience returns up to n leads of an audience as it is at a time, in the order of their
+// ids, and how many leads it has. Each lead is as likely to be picked as any other, and of the
 // same audience always the same are. Listed leads that do not exist do not count; of
 // a list of more than n leads, how many do is estimated by the sample. With a filter
 // it looks at all leads that match: one or two seconds for a million of them; of a segment
 // that must be evaluated, half a minute.
 // BadRequest if the audience is not exactly one of filter, segment and list.
-func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, n int) (leads []waypost.Lead, total int, err error) {
+func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, at time.Time, n int) (leads []waypost.Lead, total int, err error) {
 	defer wrap(&err, "sample an audience")
 	listed := distinct(a.LeadsIDs)
 	if err := checkLaunch(waypost.Launch{Audience: a}, len(listed)); err != nil {
@@ -33,7 +34,7 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 		})
 	case a.Segment != "":
 		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-			r, err := s.readSegment(ctx, tx, sc, a.Segment, s.time())
+			r, err := s.readSegment(ctx, tx, sc, a.Segment, at.UTC().Truncate(time.Microsecond))
 			if waypost.CodeOf(err) == waypost.CodeNotFound {
 				return noAudience(a.Segment)
 			}

@@ -27,7 +27,7 @@ type leadRow struct {
 	Address        *string `bun:"address"`
 	Remark         *string `bun:"remark"`
 	Name           string  `bun:"name"`
-	NameFolded     string  `bun:"name_folded"` // for lists, as foldText has it
+	NameFolded     string  `bun:"name_folded"` // for lists, as waypost.FoldText has it
 	MobilePhone    string  `bun:"mobile_phone"`
 	Gender         *int64  `bun:"gender"`
 	Birthday       *string `bun:"birthday"`
@@ -67,6 +67,8 @@ func (r leadRow) lead() (waypost.Lead, error) {
 	return lead, nil
 }
 
+// newLeadRow is the row of fields that have been validated. BadRequest if a text holds what the database
+// cannot store.
 func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 	row := leadRow{
 		Scope: sc, LeadsGroup: f.LeadsGroup, Region: f.Region, Address: f.Address, Remark: f.Remark, Name: f.Name,
@@ -77,9 +79,9 @@ func newLeadRow(sc waypost.Scope, f waypost.LeadFields) (leadRow, error) {
 	if row.ExternalID != nil && *row.ExternalID == "" {
 		row.ExternalID = nil // an empty one identifies nobody
 	}
-	row.NameFolded = foldText(row.Name)
+	row.NameFolded = waypost.FoldText(row.Name)
 	if row.Email != nil {
-		row.EmailFolded = new(foldText(*row.Email))
+		row.EmailFolded = new(waypost.FoldText(*row.Email))
 	}
 	var err error
 	if f.MobilePhone == nil {
@@ -153,24 +155,30 @@ func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.Lea
 	row.CreatedAt, row.UpdatedAt = stamp{now}, stamp{now}
 	err = s.storeUnique(ctx, func() (leadRow, []string, error) {
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-			if err := insertLead(ctx, tx, &row, phones); err != nil {
+			if lead, err = s.createLead(ctx, tx, &row, phones, author, false); err != nil {
 				return err
 			}
-			if lead, err = row.lead(); err != nil {
-				return err
-			}
-			if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), []leadChange{{nil, &row}}, 0, false); err != nil {
-				return err
-			}
-			if err := s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields); err != nil {
-				return err
-			}
-			return s.keep(ctx, tx, lead)
+			return s.keepResult(ctx, tx, lead)
 		})
 		row.LeadsID = 0 // nobody's, if there was an error
 		return row, phones, err
 	})
 	return lead, err
+}
+
+// createLead stores a lead that has its times, with all that follows from it; errDuplicate if another
+// one has its externalId or one of its numbers. Those in bulk are many.
+func (s *Store) createLead(ctx context.Context, tx bun.Tx, row *leadRow, phones []string, author *waypost.Author, bulk bool) (lead waypost.Lead, err error) {
+	if err := insertLead(ctx, tx, row, phones); err != nil {
+		return lead, err
+	}
+	if lead, err = row.lead(); err != nil {
+		return lead, err
+	}
+	if lead.Began, err = s.beginByLeads(ctx, tx, row.Scope, author.App(), []leadChange{{nil, row}}, 0, bulk); err != nil {
+		return lead, err
+	}
+	return lead, s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields)
 }
 
 // storeUnique calls store, which returns what it stores, or errDuplicate with it. If another
@@ -286,8 +294,8 @@ func updateLead(ctx context.Context, tx bun.Tx, before waypost.Lead, row leadRow
 	}
 	// New ones first: what another lead has is seen without a wait, so that two that
 	// want each other's numbers do not wait for each other.
-	fresh := slices.DeleteFunc(slices.Clone(phones), func(phone string) bool { return slices.Contains(had, phone) })
-	if err := addPhones(ctx, tx, row, fresh); err != nil {
+	added := slices.DeleteFunc(slices.Clone(phones), func(phone string) bool { return slices.Contains(had, phone) })
+	if err := addPhones(ctx, tx, row, added); err != nil {
 		return err
 	}
 	gone := slices.DeleteFunc(had, func(phone string) bool { return slices.Contains(phones, phone) })
@@ -317,10 +325,16 @@ func isDuplicate(err error) bool {
 // under way its message stays until the attempt has ended. Its leadsId is never used
 // again. check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
-func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) (err error) {
+func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) error {
+	_, err := s.EraseLead(ctx, by, id, check)
+	return err
+}
+
+// EraseLead is DeleteLead, and tells what was erased and what is kept.
+func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) (erasure waypost.Erasure, err error) {
 	defer wrap(&err, "delete lead %d", id)
 	sc, author := by.Within()
-	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
+	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockLead(ctx, tx, sc, id, forDelete)
 		if err != nil {
 			return err
@@ -355,10 +369,12 @@ func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, che
 				return err
 			}
 		}
-		if err := eraseLead(ctx, tx, id); err != nil {
+		erasure = waypost.Erasure{LeadsID: id}
+		erasure.Erased.Canceled = len(running)
+		if err := s.eraseLead(ctx, tx, sc, &erasure); err != nil {
 			return err
 		}
-		if err := s.eraseEvents(ctx, tx, id); err != nil {
+		if err := s.countKept(ctx, tx, row, &erasure); err != nil {
 			return err
 		}
 		if err := s.dropChecks(ctx, tx, id); err != nil {
@@ -372,6 +388,33 @@ func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, che
 		}
 		return s.auditLead(ctx, tx, author, "lead.delete", id, &lead.LeadFields, nil)
 	})
+	if err == nil {
+		s.emptyLog(ctx)
+	}
+	return erasure, err
+}
+
+// countKept counts what stays of a lead that is deleted.
+func (s *Store) countKept(ctx context.Context, tx bun.Tx, row leadRow, e *waypost.Erasure) (err error) {
+	if e.Kept.Enrollments, err = tx.NewSelect().Model((*enrollmentRow)(nil)).Where("leads_id = ?", e.LeadsID).Count(ctx); err != nil {
+		return err
+	}
+	e.Kept.Suppressions, err = tx.NewSelect().Model((*suppressionRow)(nil)).Where("s.org = ? AND s.stage = ?", row.Org, row.Stage).
+		WhereGroup(" AND ", func(q *bun.SelectQuery) *bun.SelectQuery {
+			return q.Where("s.mobile_phone IN (SELECT phone FROM lead_phones WHERE leads_id = ?)", e.LeadsID).
+				WhereOr("s.email_folded = ?", row.EmailFolded).WhereOr("s.external_id = ?", row.ExternalID)
+		}).Count(ctx)
+	if err != nil {
+		return err
+	}
+	e.Kept.Messages, err = tx.NewSelect().TableExpr("messages AS m").Join("JOIN deliveries AS d ON d.enrollment_id = m.enrollment_id AND d.visit = m.visit").
+		Where("d.leads_id = ?", e.LeadsID).Count(ctx)
+	if err != nil {
+		return err
+	}
+	e.Kept.Imports, err = tx.NewSelect().TableExpr("imports AS i").Where("i.org = ? AND i.stage = ? AND i.ended_at IS NULL", row.Org, row.Stage).
+		Where("EXISTS (SELECT 1 FROM import_parts AS ip WHERE ip.import_id = i.id)").Count(ctx)
+	return err
 }
 
 // runningEnrollments lists a lead's enrollments that have not ended.

@@ -20,13 +20,13 @@ const (
 
 // meetLater is meet behind the leads of a walk by leads_id that were created at other
 // times than its filter asks for. These can be half of all: leads_id and created_at grow
-// together. On other ways, and where few were created then, it goes nowhere.
+// together. For another order, or where few were created then, it returns the walk as it is.
 func (s *Store) meetLater(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
 	if w.order.column != "" || w.f.CreatedFrom.IsZero() && w.f.CreatedTo.IsZero() {
 		return nil, &w, nil
 	}
 	created := waypost.LeadFilter{CreatedFrom: w.f.CreatedFrom, CreatedTo: w.f.CreatedTo}
-	// Few are gathered sooner than all blocks are looked into.
+	// Few are read sooner than all blocks are looked into.
 	byTime := leadWalk{sc: w.sc, f: created, order: leadOrder{column: "created_at"}}
 	var many []int64
 	err = byTime.ordered(s.matching(tx, byTime, "leads_by_created", created), 1).Offset(leadWay-1).Column("leads_id").Scan(ctx, &many)

@@ -104,7 +104,7 @@ func TestLeadListsPassOverBlocks(t *testing.T) {
 		}
 		insertLeads(t, db, rows)
 		if driver == "sqlite" {
-			_, err := db.Exec("DROP INDEX leads_by_name") // a list that would gather them fails
+			_, err := db.Exec("DROP INDEX leads_by_name") // a list that would read them all fails
 			check(t, err)
 		} else {
 			_, err := db.Exec("ANALYZE leads") // as it soon does by itself

@@ -37,7 +37,7 @@ func (s *Store) ImportEvents(ctx context.Context, by waypost.Caller, rows iter.S
 		if line.row, err = newEventRow(sc, row.Event); errors.As(err, &line.fault) {
 			err = nil
 		}
-		line.row.appID = author.App()
+		line.row.author = author
 		return line, len(line.row.Properties), err
 	}, func(batch []eventLine, last bool) (err error) {
 		done, err = s.importEvents(ctx, sc, entry, batch, done, last)
@@ -56,19 +56,21 @@ func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, entry *audit
 			return err
 		}
 		if result.Accepted > 0 {
-			told := fields{"accepted": result.Accepted, "duplicates": result.Duplicates, "failed": result.Failed}
-			if err := entry.update(ctx, tx, told); err != nil {
+			after := fields{"accepted": result.Accepted, "duplicates": result.Duplicates, "failed": result.Failed}
+			if err := entry.update(ctx, tx, after); err != nil {
 				return err
 			}
 		}
 		if !last {
 			return nil
 		}
-		return s.keep(ctx, tx, result)
+		return s.keepResult(ctx, tx, result)
 	})
 	return result, err
 }
 
+// importEventBatch accepts the events of a batch that have no fault, in their order, and adds what became of
+// each line to result.
 func (s *Store) importEventBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []eventLine, result *waypost.EventImport) error {
 	var rows []eventRow
 	for _, l := range batch {
@@ -96,7 +98,7 @@ func (s *Store) importEventBatch(ctx context.Context, tx bun.Tx, sc waypost.Scop
 		case outcome.fault != nil:
 			result.Failed++
 			result.Errors = withFault(result.Errors, l.line, outcome.fault)
-		case outcome.fresh:
+		case outcome.stored:
 			result.Accepted++
 		default:
 			result.Duplicates++

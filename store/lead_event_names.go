@@ -44,11 +44,15 @@ var insertEventDelta = bulk{table: "event_deltas", columns: []string{"org text",
 
 // countEvents counts, times 1 or -1, events that the transaction has stored or deleted.
 func (s *Store) countEvents(ctx context.Context, tx bun.Tx, events []eventRow, times int) error {
+	return s.writeEventCounts(ctx, tx, &insertEventDelta, sumEvents(events, times))
+}
+
+func sumEvents(events []eventRow, times int) map[eventName]int {
 	sums := map[eventName]int{}
 	for _, e := range events {
 		sums[eventName{e.Scope, e.Name}] += times
 	}
-	return s.writeEventCounts(ctx, tx, &insertEventDelta, sums)
+	return sums
 }
 
 // writeEventCounts writes sums in the order of their names.
@@ -114,7 +118,7 @@ func (s *Store) EventNames(ctx context.Context, sc waypost.Scope) (names []waypo
 		k AS (SELECT name FROM top UNION SELECT name FROM d),
 		c AS (SELECT k.name, COALESCE(en.n, 0) + COALESCE(d.n, 0) AS n FROM k LEFT JOIN d ON d.name = k.name
 			LEFT JOIN event_names AS en ON en.org = ?0 AND en.stage = ?1 AND en.name = k.name)
-		SELECT f.name, f.n, (SELECT MAX(ev.accepted_at) FROM events AS ev WHERE ev.org = ?0 AND ev.stage = ?1 AND ev.name = f.name) AS last_at
+		SELECT f.name, f.n, (SELECT MAX(ev.occurred_at) FROM events AS ev WHERE ev.org = ?0 AND ev.stage = ?1 AND ev.name = f.name) AS last_at
 		FROM (SELECT name, n FROM c WHERE n > 0 ORDER BY n DESC, name LIMIT ?2) AS f ORDER BY f.n DESC, f.name`,
 		sc.Org, string(sc.Stage), waypost.MaxEventNames).Scan(ctx, &rows)
 	for _, row := range rows {

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -21,11 +23,13 @@ type eventRow struct {
 	Name       string `bun:"name"`
 	LeadsID    int64  `bun:"leads_id"`
 	Properties string `bun:"properties"`
+	OccurredAt stamp  `bun:"occurred_at"`
 	AcceptedAt stamp  `bun:"accepted_at"`
 	Depth      int    `bun:"depth"`
 
-	appID  string // the application that it comes from
-	claims bool   // the enrollments that it begins are stored claimed
+	to     waypost.EventLead // whose it is, if it has no LeadsID yet
+	author *waypost.Author   // who reports it
+	claims bool              // the enrollments that it begins are stored claimed
 }
 
 func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
@@ -38,14 +42,47 @@ func newEventRow(sc waypost.Scope, e waypost.Event) (row eventRow, err error) {
 	if e.Properties == nil {
 		e.Properties = map[string]any{}
 	}
-	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID, Depth: e.Depth}
+	row = eventRow{Scope: sc, EventID: e.EventID, Name: e.Name, LeadsID: e.LeadsID, OccurredAt: stamp{e.OccurredAt}, Depth: e.Depth, to: e.To}
 	row.Properties, err = toJSON(e.Properties)
 	return row, err
 }
 
 func (r eventRow) event() (waypost.Event, error) {
-	e := waypost.Event{EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, AcceptedAt: r.AcceptedAt.Time, Depth: r.Depth, Seq: r.Seq}
+	e := waypost.Event{
+		EventID: r.EventID, Name: r.Name, LeadsID: r.LeadsID, OccurredAt: r.OccurredAt.Time, AcceptedAt: r.AcceptedAt.Time, Depth: r.Depth, Seq: r.Seq,
+	}
 	return e, fromJSON(r.Properties, &e.Properties)
+}
+
+// late tells whether it came too late to begin, wake or end something.
+func (r eventRow) late() bool {
+	return waypost.Event{OccurredAt: r.OccurredAt.Time, AcceptedAt: r.AcceptedAt.Time}.Late()
+}
+
+// since tells whether it occurred at a time or later. One whose sender does not say when occurred when
+// it was accepted, which is after everything that its transaction finds, whatever the clocks say.
+func (r eventRow) since(at time.Time) bool {
+	return !r.OccurredAt.Before(r.AcceptedAt.Time) || !r.OccurredAt.Before(at)
+}
+
+// eventOrder is the order in which the events of a lead (alias e) occurred. What is said to have
+// occurred at one time is ordered by its id, so that the order in which it comes makes no difference;
+// events whose sender says nothing occurred as they came.
+const eventOrder = "e.occurred_at, CASE WHEN e.occurred_at = e.accepted_at THEN '' ELSE e.event_id END, e.seq"
+
+// latestEvent is the opposite of eventOrder.
+const latestEvent = "e.occurred_at DESC, CASE WHEN e.occurred_at = e.accepted_at THEN '' ELSE e.event_id END DESC, e.seq DESC"
+
+// before tells whether it comes before another event in eventOrder; of two that came together, and
+// that nothing else tells apart, the first one of a list does.
+func (r eventRow) before(other eventRow) bool {
+	said := func(r eventRow) string {
+		if r.OccurredAt.Equal(r.AcceptedAt.Time) {
+			return ""
+		}
+		return r.EventID
+	}
+	return cmp.Or(r.OccurredAt.Compare(other.OccurredAt.Time), cmp.Compare(said(r), said(other))) < 0
 }
 
 func leadOfEvent(r eventRow) int64  { return r.LeadsID }
@@ -54,42 +91,42 @@ func nameOfEvent(r eventRow) string { return r.Name }
 // AcceptEvent stores an event, counts it for the goals that it reaches, ends the lead's enrollments whose journeys exit on one
 // of its name, as CancelEnrollment does but as exited, enrolls the lead in the journeys that
 // it begins, for a pump to claim, and tells the workflows of those that have ended and
-// of the enrollments that wait for one. It takes EventID, Name, LeadsID, Properties and Depth of e.
-// fresh is false, and nothing happens, if the scope knows the EventID already. NotFound
-// if it lacks the lead.
-func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
-	fresh, _, err = s.acceptEvent(ctx, by, e, false)
-	return fresh, err
+// of the enrollments that wait for one. It takes EventID, Name, LeadsID or To, Properties, OccurredAt
+// and Depth of e. A late event is stored and counted for goals and segments only.
+// stored is false, and nothing happens, if the scope knows the EventID already. NotFound
+// if it lacks the lead; Conflict with a detail Ambiguous if several leads have its e-mail address.
+func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (stored bool, err error) {
+	stored, _, err = s.acceptEvent(ctx, by, e, false)
+	return stored, err
 }
 
 // AcceptEventClaimed is AcceptEvent, and ClaimEnrollments for the enrollments that the event
 // has begun: a group for each journey.
-func (s *Store) AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, claimed []waypost.Cohort, err error) {
+func (s *Store) AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (stored bool, claimed []waypost.Cohort, err error) {
 	return s.acceptEvent(ctx, by, e, true)
 }
 
-func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event, claims bool) (fresh bool, claimed []waypost.Cohort, err error) {
+// acceptEvent is AcceptEvent, with claims AcceptEventClaimed. It shares a transaction with others where it
+// can; a request with an Idempotency-Key takes one of its own.
+func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event, claims bool) (stored bool, claimed []waypost.Cohort, err error) {
 	defer wrap(&err, "accept event")
 	sc, author := by.Within()
 	row, err := newEventRow(sc, e)
 	if err != nil {
 		return false, nil, err
 	}
-	row.appID, row.claims = author.App(), claims
-	entry, err := s.eventTold(author, e)
-	if err != nil {
-		return false, nil, err
-	}
+	row.author, row.claims = author, claims
 	var outcome eventOutcome
 	done := false
 	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil {
-		if outcome, done, err = s.acceptTogether(ctx, row, entry); err != nil {
+		if outcome, done, err = s.acceptTogether(ctx, row); err != nil {
 			return false, nil, err
 		}
 	}
 	if !done {
 		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-			outcomes, err := s.acceptEvents(ctx, tx, sc, []eventRow{row}, false)
+			rows := []eventRow{row}
+			outcomes, err := s.acceptEvents(ctx, tx, sc, rows, false)
 			if err != nil {
 				return err
 			}
@@ -97,12 +134,10 @@ func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 			if outcome.fault != nil {
 				return outcome.fault
 			}
-			if outcome.fresh {
-				if err := entry.write(ctx, tx); err != nil {
-					return err
-				}
+			if err := s.tellEvents(ctx, tx, rows, outcomes); err != nil {
+				return err
 			}
-			return s.keep(ctx, tx, outcome.fresh)
+			return s.keepResult(ctx, tx, outcome.stored)
 		})
 	} else if outcome.fault != nil {
 		err = outcome.fault
@@ -110,21 +145,25 @@ func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 	if err != nil {
 		return false, nil, err
 	}
-	return outcome.fresh, outcome.claimed, nil
+	return outcome.stored, outcome.claimed, nil
 }
 
 // eventOutcome is what became of an event that was to be accepted.
 type eventOutcome struct {
-	fresh bool           // the scope did not know its EventID
-	fault *waypost.Error // nil: it is stored
+	stored bool           // false if the scope knows its EventID, or with a fault
+	fault  *waypost.Error // nil if there is nothing wrong with it
 	// claimed are the enrollments that it has begun, if it claims them, and those of the
 	// events that were accepted with it.
 	claimed []waypost.Cohort
 }
 
 // acceptEvents stores events of a scope in their order, with all that follows from them;
-// see AcceptEvent. Those in bulk are of many leads.
+// see AcceptEvent, and sets the LeadsID of those that have none. Those in bulk are of many leads.
 func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
+	became, err := s.addressEvents(ctx, tx, sc, rows, bulk)
+	if err != nil {
+		return nil, err
+	}
 	// Await locks the leads too: either it sees these events, or this sees its waits.
 	leads, follows, err := s.lockLeadsOf(ctx, tx, sc, rows)
 	if err != nil {
@@ -133,36 +172,41 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	outcomes := make([]eventOutcome, len(rows))
 	at := stamp{s.time()}
 	first := map[string]bool{} // by EventID
-	var fresh []eventRow
-	var places []int // of those in rows
+	var unknown []eventRow     // whose EventIDs may be unused
+	var places []int           // of those in rows
 	for i, row := range rows {
-		if _, known := slices.BinarySearch(leads, row.LeadsID); !known {
+		if became[i].fault != nil || became[i].known {
+			outcomes[i].fault = became[i].fault
+		} else if _, known := slices.BinarySearch(leads, row.LeadsID); !known {
 			outcomes[i].fault = waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", row.LeadsID)
 		} else if !first[row.EventID] {
 			first[row.EventID] = true
 			if row.AcceptedAt.IsZero() {
 				row.AcceptedAt = at
 			}
-			fresh, places = append(fresh, row), append(places, i)
+			if row.OccurredAt.IsZero() {
+				row.OccurredAt = row.AcceptedAt
+			}
+			unknown, places = append(unknown, row), append(places, i)
 		}
 	}
-	err = insertEvents.apply(ctx, s, tx, len(fresh), func(i int) []any {
-		r := &fresh[i]
-		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.AcceptedAt, r.Depth}
-	}, func(i int) { outcomes[places[i]].fresh = true })
+	err = insertEvents.apply(ctx, s, tx, len(unknown), func(i int) []any {
+		r := &unknown[i]
+		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.OccurredAt, r.AcceptedAt, r.Depth}
+	}, func(i int) { outcomes[places[i]].stored = true })
 	if err != nil {
 		return nil, fmt.Errorf("store events: %w", err)
 	}
-	stored := fresh[:0]
-	for i, row := range fresh {
-		if outcomes[places[i]].fresh {
+	stored := unknown[:0]
+	for i, row := range unknown {
+		if outcomes[places[i]].stored {
 			stored = append(stored, row)
 		}
 	}
 	if len(stored) == 0 {
 		return outcomes, nil
 	}
-	if err := s.countEvents(ctx, tx, stored, 1); err != nil {
+	if err := s.countStored(ctx, tx, stored); err != nil {
 		return nil, err
 	}
 	// First: who leaves waits no longer.
@@ -176,12 +220,12 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 		}
 	}
 	for i := range rows { // whoever claims one sees to all of them
-		if outcomes[i].fresh && rows[i].claims {
+		if outcomes[i].stored && rows[i].claims {
 			outcomes[i].claimed = claimed
 			break
 		}
 	}
-	return outcomes, s.tellWaits(ctx, tx, stored, bulk)
+	return outcomes, s.tellWaits(ctx, tx, slices.DeleteFunc(stored, eventRow.late), bulk)
 }
 
 // eventsFollowed tells what follows from one of some events at least.
@@ -249,7 +293,7 @@ func (s *Store) exitAndBegin(ctx context.Context, tx bun.Tx, sc waypost.Scope, e
 // insertEvents numbers events in their order.
 var insertEvents = bulk{
 	table:   "events",
-	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "accepted_at bigint", "depth bigint"},
+	columns: []string{"org text", "stage text", "event_id text", "name text", "leads_id bigint", "properties text", "occurred_at bigint", "accepted_at bigint", "depth bigint"},
 	suffix:  "ON CONFLICT (org, stage, event_id) DO NOTHING",
 	unique:  3,
 }
@@ -260,21 +304,22 @@ type eventKind struct {
 	name    string
 }
 
-// firstOfKind returns the places of the first events of each kind.
-func firstOfKind(events []eventRow) map[eventKind]int {
-	first := make(map[eventKind]int, len(events))
+// ofKinds returns the places of the events of each kind.
+func ofKinds(events []eventRow) map[eventKind][]int {
+	places := make(map[eventKind][]int, len(events))
 	for i, e := range events {
 		kind := eventKind{e.LeadsID, e.Name}
-		if _, found := first[kind]; !found {
-			first[kind] = i
-		}
+		places[kind] = append(places[kind], i)
 	}
-	return first
+	return places
 }
 
 // tellWaits tells the workflows of the enrollments that wait for one of the events. One notice
 // is enough for a wait: whoever looks sees all events.
 func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+	if len(events) == 0 {
+		return nil
+	}
 	var rows []waitRow
 	err := tx.NewSelect().Model(&rows).Column("enrollment_id", "workflow_id", "leads_id", "events").
 		Where("leads_id IN (?) AND events <> '' AND NOT closed", bun.List(distinct(mapped(events, leadOfEvent)))).
@@ -282,13 +327,13 @@ func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bul
 	if err != nil {
 		return fmt.Errorf("look for waits: %w", err)
 	}
-	first := firstOfKind(events)
+	kinds := ofKinds(events)
 	var notices []waypost.Notice
 	for _, row := range rows {
 		came := -1
 		for _, name := range strings.Split(row.Events, "\n") {
-			if i, found := first[eventKind{row.LeadsID, name}]; found && (came < 0 || i < came) {
-				came = i
+			if of := kinds[eventKind{row.LeadsID, name}]; len(of) > 0 && (came < 0 || of[0] < came) {
+				came = of[0]
 			} else if name == waypost.Anything {
 				came = slices.IndexFunc(events, func(e eventRow) bool { return e.LeadsID == row.LeadsID })
 			}
@@ -334,19 +379,19 @@ func (s *Store) ListEvents(ctx context.Context, sc waypost.Scope, f waypost.Even
 			q.Where("name = ?", cleanText(f.Name))
 		}
 		if !f.From.IsZero() {
-			q.Where("accepted_at >= ?", stampUp(f.From))
+			q.Where("occurred_at >= ?", stampUp(f.From))
 		}
 		if !f.To.IsZero() {
-			q.Where("accepted_at < ?", stampUp(f.To))
+			q.Where("occurred_at < ?", stampUp(f.To))
 		}
 		order, than := "DESC", "<"
 		if f.OldestFirst {
 			order, than = "ASC", ">"
 		}
 		if after != nil {
-			q.Where("(accepted_at, seq) "+than+" (?, ?)", after.AcceptedAt, after.Seq)
+			q.Where("(occurred_at, seq) "+than+" (?, ?)", after.OccurredAt, after.Seq)
 		}
-		return q.OrderExpr("accepted_at " + order + ", seq " + order).Scan(ctx)
+		return q.OrderExpr("occurred_at " + order + ", seq " + order).Scan(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -368,5 +413,5 @@ func eventPlace(place string) (*eventRow, error) {
 	if err != nil {
 		return nil, errCursor
 	}
-	return &row, row.AcceptedAt.Scan(micro)
+	return &row, row.OccurredAt.Scan(micro)
 }

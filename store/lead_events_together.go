@@ -3,19 +3,15 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/uptrace/bun"
-
-	"waypost"
 )
 
 // acceptance is an event that waits to be accepted.
 type acceptance struct {
 	row     eventRow
-	entry   *auditRow // nil: the audit log does not tell it
 	outcome eventOutcome
 	done    bool // it was accepted, or refused
 	ended   chan struct{}
@@ -25,8 +21,8 @@ type acceptance struct {
 // another one is under way: at hundreds a second, the round trips and commits of each cost the
 // database more than their rows. If anything stands in the way, done is false and nothing
 // has happened.
-func (s *Store) acceptTogether(ctx context.Context, row eventRow, entry *auditRow) (outcome eventOutcome, done bool, err error) {
-	a := &acceptance{row: row, entry: entry, ended: make(chan struct{})}
+func (s *Store) acceptTogether(ctx context.Context, row eventRow) (outcome eventOutcome, done bool, err error) {
+	a := &acceptance{row: row, ended: make(chan struct{})}
 	s.accepting.join(a, s.acceptAll)
 	select {
 	case <-a.ended:
@@ -54,7 +50,7 @@ func (s *Store) acceptAll(all []*acceptance) {
 		for n < len(left) && n < maxAccepted && left[n].row.Scope == left[0].row.Scope {
 			n++
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 		_ = s.acceptGroup(ctx, left[:n]) // each tries again by itself then, and finds out what it is
 		cancel()
 		left = left[n:]
@@ -71,19 +67,7 @@ func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
 		if outcomes, err = s.acceptEvents(ctx, tx, group[0].row.Scope, rows, false); err != nil {
 			return err
 		}
-		var entries []*auditRow
-		for i, a := range group {
-			if outcomes[i].fresh && a.entry != nil {
-				entries = append(entries, a.entry)
-			}
-		}
-		if len(entries) == 0 {
-			return nil
-		}
-		if _, err := tx.NewInsert().Model(&entries).Exec(ctx); err != nil {
-			return fmt.Errorf("write the audit log: %w", err)
-		}
-		return nil
+		return s.tellEvents(ctx, tx, rows, outcomes)
 	})
 	if err != nil {
 		return err
@@ -94,7 +78,27 @@ func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
 	return nil
 }
 
-// eventTold is what the audit log tells of an event.
-func (s *Store) eventTold(by *waypost.Author, e waypost.Event) (*auditRow, error) {
-	return s.newAudit(by, "event.accept", e.EventID, nil, fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))})
+// tellEvents writes what the audit log tells of the events that were stored.
+func (s *Store) tellEvents(ctx context.Context, tx bun.Tx, rows []eventRow, outcomes []eventOutcome) error {
+	var entries []*auditRow
+	for i, row := range rows {
+		if !outcomes[i].stored || row.author == nil {
+			continue
+		}
+		e, err := row.event()
+		if err != nil {
+			return err
+		}
+		after := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
+		entry, err := s.newAudit(row.author, "event.accept", e.EventID, nil, after)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, entry)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	_, err := tx.NewInsert().Model(&entries).Exec(ctx)
+	return wrapped(err, "write the audit log")
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"waypost"
 	"waypost/store"
@@ -66,7 +67,7 @@ func TestListsIgnoreCase(t *testing.T) {
 			if !finds(whole) || finds(waypost.LeadFilter{Email: "x." + local}) || finds(waypost.LeadFilter{Email: "before@example.com"}) {
 				t.Errorf("the address of %q", tc.stored)
 			}
-			if _, total, err := s.SampleAudience(t.Context(), listScope, waypost.Audience{Filter: &whole}, 1); err != nil || total != 1 {
+			if _, total, err := s.SampleAudience(t.Context(), listScope, waypost.Audience{Filter: &whole}, time.Now(), 1); err != nil || total != 1 {
 				t.Errorf("%q: %d in the audience, %v", tc.stored, total, err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -19,6 +20,7 @@ type importRow struct {
 	waypost.Scope
 	AppID       string               `bun:"app_id"`
 	Mode        waypost.ImportMode   `bun:"mode"`
+	Match       waypost.ImportMatch  `bun:"match"`
 	DryRun      bool                 `bun:"dry_run"`
 	PhoneRegion string               `bun:"phone_region"`
 	Status      waypost.ImportStatus `bun:"status"`
@@ -40,7 +42,7 @@ type importRow struct {
 
 func (r importRow) imported() waypost.Import {
 	return waypost.Import{
-		ID: r.ID, Scope: r.Scope, AppID: r.AppID, Mode: r.Mode, DryRun: r.DryRun, PhoneRegion: r.PhoneRegion,
+		ID: r.ID, Scope: r.Scope, AppID: r.AppID, Mode: r.Mode, Match: r.Match, DryRun: r.DryRun, PhoneRegion: r.PhoneRegion,
 		Status: r.Status, Message: r.Message, Total: r.Total, Processed: r.Created + r.Updated + r.Failed,
 		Created: r.Created, Updated: r.Updated, Failed: r.Failed,
 		CreatedAt: r.CreatedAt.Time, StartedAt: r.StartedAt.pointer(), EndedAt: r.EndedAt.pointer(),
@@ -48,7 +50,7 @@ func (r importRow) imported() waypost.Import {
 }
 
 // CreateImport stores the rows of an import for its workflow to process. It takes
-// AppID, Mode, DryRun and PhoneRegion of im; the rest is made here. The rows are
+// AppID, Mode, Match, DryRun and PhoneRegion of im; the rest is made here. The rows are
 // compressed in memory before its transaction begins; an error among them ends it
 // and is returned. A row of more than 1 MiB is stored as one that fails. An import
 // without rows has succeeded at once. BadRequest if there is no such mode.
@@ -59,6 +61,9 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
 	default:
 		return made, waypost.Errorf(waypost.CodeBadRequest, "mode", "mode must be create, update or upsert")
+	}
+	if im.Match != "" && !slices.Contains(waypost.ImportMatches, im.Match) {
+		return made, waypost.Errorf(waypost.CodeBadRequest, "match", "match must be leadsId, externalId, email or mobilePhone")
 	}
 	var parts importParts
 	for row, err := range rows {
@@ -74,7 +79,7 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 	}
 	now := s.time()
 	row := importRow{
-		ID: waypost.NewID(waypost.PrefixImport, now), Scope: sc, AppID: im.AppID, Mode: im.Mode,
+		ID: waypost.NewID(waypost.PrefixImport, now), Scope: sc, AppID: im.AppID, Mode: im.Mode, Match: im.Match,
 		DryRun: im.DryRun, PhoneRegion: im.PhoneRegion, Status: waypost.ImportPending, Total: parts.total, Parts: len(parts.list),
 		CreatedAt: stamp{now},
 	}
@@ -89,8 +94,8 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 		if err := parts.insertAll(ctx, s, tx, row.ID); err != nil {
 			return err
 		}
-		told := fields{"mode": im.Mode, "dryRun": im.DryRun, "total": row.Total}
-		if err := s.audit(ctx, tx, author, "lead.import", row.ID, nil, told); err != nil {
+		after := fields{"mode": im.Mode, "match": im.Match, "dryRun": im.DryRun, "total": row.Total}
+		if err := s.audit(ctx, tx, author, "lead.import", row.ID, nil, after); err != nil {
 			return err
 		}
 		if row.Status.Ended() {
@@ -98,7 +103,7 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 				return err
 			}
 		}
-		return s.keep(ctx, tx, made)
+		return s.keepResult(ctx, tx, made)
 	})
 	return made, err
 }
@@ -140,7 +145,7 @@ func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) 
 			return err
 		}
 		im = row.imported()
-		return s.keep(ctx, tx, im)
+		return s.keepResult(ctx, tx, im)
 	})
 	return im, err
 }

@@ -53,6 +53,8 @@ func readLines(im importRow, rows []waypost.ImportRow, now time.Time) ([]importL
 
 const businessParam = "businessParam"
 
+// read sets all that can be said of a row without the database: its fields, its phone numbers, and in fault
+// or invalid what is wrong with it.
 func (l *importLine) read(mode waypost.ImportMode, row waypost.ImportRow) error {
 	if row.Fault != nil {
 		l.fault = row.Fault
@@ -116,8 +118,7 @@ type batchLead struct {
 	row    leadRow // fields as they are to be stored
 	stored *leadRow
 	owned  []string // the stored lead's numbers
-	fresh  bool
-	held   bool // the lead is locked, or new
+	held   bool     // the lead is locked, or new
 	dirty  bool
 }
 
@@ -149,7 +150,8 @@ type importBatch struct {
 	leads    map[int64]*batchLead
 	external map[string]*batchLead
 	phone    map[string]*batchLead
-	fresh    []*batchLead // in the order of their rows
+	email    map[string][]*batchLead // by email_folded, where rows name leads so
+	inserts  []*batchLead            // leads that rows make, in the order of their rows
 
 	created, updated int
 	failures         []failure
@@ -158,55 +160,64 @@ type importBatch struct {
 func newImportBatch(s *Store, tx bun.Tx, im importRow, now time.Time) *importBatch {
 	return &importBatch{
 		s: s, tx: tx, im: im, now: now,
-		leads: map[int64]*batchLead{}, external: map[string]*batchLead{}, phone: map[string]*batchLead{},
+		leads: map[int64]*batchLead{}, external: map[string]*batchLead{}, phone: map[string]*batchLead{}, email: map[string][]*batchLead{},
 	}
 }
 
+// process decides upon rows and writes what becomes of them. A lead that a second row changes
+// is written before that: each change of a lead is told, wherever a part ends. A dry run,
+// which writes nothing, goes on in memory.
 func (b *importBatch) process(ctx context.Context, lines []importLine) error {
+	for {
+		done, err := b.processSome(ctx, lines)
+		if err != nil || done == len(lines) {
+			return err
+		}
+		lines = lines[done:]
+		next := newImportBatch(b.s, b.tx, b.im, b.now)
+		next.created, next.updated, next.failures = b.created, b.updated, b.failures
+		*b = *next
+	}
+}
+
+// processSome does it up to a row that changes a lead again, and returns how many rows that were.
+func (b *importBatch) processSome(ctx context.Context, lines []importLine) (done int, err error) {
 	if err := b.s.withoutPlan(ctx, b.tx, "sort"); err != nil {
-		return err
+		return 0, err
 	}
 	if b.im.Mode != waypost.ImportCreate {
 		if err := b.lockLeads(ctx, lines); err != nil {
-			return fmt.Errorf("lock leads: %w", err)
+			return 0, fmt.Errorf("lock leads: %w", err)
 		}
 	}
 	if err := b.findHolders(ctx, lines); err != nil {
-		return fmt.Errorf("find duplicates: %w", err)
+		return 0, fmt.Errorf("find duplicates: %w", err)
 	}
-	for i := range lines {
-		if err := b.decide(&lines[i]); err != nil {
-			return err
+	for done < len(lines) {
+		again, err := b.decide(&lines[done])
+		if err != nil {
+			return 0, err
 		}
+		if again {
+			break
+		}
+		done++
 	}
 	if b.im.DryRun {
-		return nil
+		return done, nil
 	}
 	if err := b.write(ctx); err != nil {
 		if isDuplicate(err) {
-			return errStale
+			return 0, errStale
 		}
-		return fmt.Errorf("write leads: %w", err)
+		return 0, fmt.Errorf("write leads: %w", err)
 	}
-	return nil
+	return done, nil
 }
 
 // lockLeads locks and loads the leads that rows name, in the order of their ids.
 func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
-	var ids []int64
-	var externals []string
-	for _, l := range lines {
-		if l.fault != nil {
-			continue
-		}
-		if l.LeadsID != nil {
-			ids = append(ids, *l.LeadsID)
-		}
-		if e := l.Fields.ExternalID; e != nil {
-			externals = append(externals, *e)
-		}
-	}
-	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.Scope, externals, func(_ string, id int64) { ids = append(ids, id) })
+	ids, err := b.named(ctx, lines)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -223,6 +234,7 @@ func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
 		}
 		l := &batchLead{id: row.LeadsID, fields: lead.LeadFields, row: row, stored: &row, held: true}
 		b.leads[l.id] = l
+		b.addEmail(l)
 		if row.ExternalID != nil {
 			b.external[*row.ExternalID] = l
 		}
@@ -240,6 +252,59 @@ func (b *importBatch) lockLeads(ctx context.Context, lines []importLine) error {
 		l.phones = l.owned
 	}
 	return nil
+}
+
+// named finds the leads that rows may name.
+func (b *importBatch) named(ctx context.Context, lines []importLine) (ids []int64, err error) {
+	byID := b.im.Match == "" || b.im.Match == waypost.MatchLeadsID
+	q, keys := holdersByExternal, func(l *importLine) []string { return present(l.Fields.ExternalID) }
+	switch b.im.Match {
+	case waypost.MatchEmail:
+		q, keys = holdersByEmail, func(l *importLine) []string { return present(foldedEmail(l)) }
+	case waypost.MatchMobilePhone:
+		q, keys = holdersByPhone, func(l *importLine) []string { return l.phones }
+	case waypost.MatchLeadsID:
+		keys = func(*importLine) []string { return nil }
+	}
+	var wanted []string
+	for i := range lines {
+		if l := &lines[i]; l.fault == nil {
+			if wanted = append(wanted, keys(l)...); byID && l.LeadsID != nil {
+				ids = append(ids, *l.LeadsID)
+			}
+		}
+	}
+	err = b.s.eachHolder(ctx, b.tx, q, b.im.Scope, wanted, func(_ string, id int64) { ids = append(ids, id) })
+	return ids, err
+}
+
+// present is a text as a list, which is empty for none.
+func present(text *string) []string {
+	if text == nil || *text == "" {
+		return nil
+	}
+	return []string{*text}
+}
+
+// foldedEmail is the e-mail address of a row as leads are found by it.
+func foldedEmail(l *importLine) *string {
+	if l.Fields.Email == nil {
+		return nil
+	}
+	folded := waypost.FoldText(cleanText(*l.Fields.Email))
+	return &folded
+}
+
+// addEmail has a lead found by its e-mail address, and dropEmail no longer.
+func (b *importBatch) addEmail(l *batchLead) {
+	if key := text(l.row.EmailFolded); key != "" {
+		b.email[key] = append(b.email[key], l)
+	}
+}
+
+func (b *importBatch) dropEmail(l *batchLead) {
+	key := text(l.row.EmailFolded)
+	b.email[key] = slices.DeleteFunc(b.email[key], func(other *batchLead) bool { return other == l })
 }
 
 // findHolders finds the leads that have an externalId or number of the rows.
@@ -312,12 +377,17 @@ func (s *Store) eachHolder(ctx context.Context, tx bun.Tx, q dialects, sc waypos
 	})
 }
 
-// decide works one row into the leads as the rows before it left them. An error is
-// no fault of the row.
-func (b *importBatch) decide(l *importLine) error {
+// decide works one row into the leads as the rows before it left them, unless it changes a
+// lead again that is to be written before. An error is no fault of the row.
+func (b *importBatch) decide(l *importLine) (again bool, err error) {
 	target, err := b.target(l)
-	if err == nil && target != nil && !target.held {
-		return errStale // it came after those that rows name were locked
+	if err == nil && target != nil {
+		if !target.held {
+			return false, errStale // it came after those that rows name were locked
+		}
+		if target.dirty && !b.im.DryRun {
+			return true, nil
+		}
 	}
 	fields, phones := l.fields, l.phones
 	switch {
@@ -342,20 +412,20 @@ func (b *importBatch) decide(l *importLine) error {
 	if err != nil {
 		var fault *waypost.Error
 		if !errors.As(err, &fault) {
-			return err
+			return false, err
 		}
 		b.failures = append(b.failures, failure{l.line, fault, holders})
-		return nil
+		return false, nil
 	}
 	if target == nil {
-		target = &batchLead{line: l.line, fresh: true, held: true}
-		b.fresh = append(b.fresh, target)
+		target = &batchLead{line: l.line, held: true}
+		b.inserts = append(b.inserts, target)
 		b.created++
 	} else {
 		b.updated++
 	}
 	b.put(target, fields, row, phones)
-	return nil
+	return false, nil
 }
 
 // target finds the lead that a row means, nil for one that is to be made.
@@ -366,26 +436,70 @@ func (b *importBatch) target(l *importLine) (*batchLead, error) {
 	case b.im.Mode == waypost.ImportCreate:
 		return nil, nil
 	}
-	if l.LeadsID != nil {
+	if l.LeadsID != nil && (b.im.Match == "" || b.im.Match == waypost.MatchLeadsID) {
 		if lead := b.leads[*l.LeadsID]; lead != nil {
 			return lead, nil
 		}
-		if b.im.Mode == waypost.ImportUpdate {
-			return nil, waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", *l.LeadsID)
+	}
+	target, found := b.im.Match, []*batchLead(nil)
+	switch target {
+	case waypost.MatchEmail:
+		found = b.email[text(foldedEmail(l))]
+	case waypost.MatchMobilePhone:
+		for _, p := range l.phones {
+			if lead := b.phone[p]; lead != nil && !slices.Contains(found, lead) {
+				found = append(found, lead)
+			}
+		}
+	case waypost.MatchLeadsID:
+	default:
+		if l.LeadsID != nil && b.im.Match == "" && b.im.Mode == waypost.ImportUpdate {
+			target = waypost.MatchLeadsID
+		} else if lead := b.external[text(l.Fields.ExternalID)]; lead != nil {
+			found = append(found, lead)
 		}
 	}
-	external := text(l.Fields.ExternalID)
-	lead := b.external[external]
 	switch {
-	case lead != nil || b.im.Mode == waypost.ImportUpsert:
-		return lead, nil
-	case strings.TrimSpace(external) == "":
+	case len(found) > 1:
 		return nil, &waypost.Error{
-			Code: waypost.CodeBadRequest, Target: businessParam, Message: "leadsId: is missing, and so is externalId",
-			Details: []waypost.Detail{{Code: waypost.DetailNullValue, Target: "leadsId", Message: "is missing, and so is externalId"}},
+			Code: waypost.CodeConflict, Target: string(target), Message: "several leads have this " + string(target),
+			Details: []waypost.Detail{{Code: waypost.DetailAmbiguous, Target: string(target), Message: "several leads have it; name the one that is meant by its leadsId or externalId"}},
+		}
+	case len(found) == 1:
+		return found[0], nil
+	case b.im.Mode == waypost.ImportUpsert:
+		return nil, nil
+	}
+	return nil, b.nobody(l, target)
+}
+
+// nobody is why a row of an update names no lead.
+func (b *importBatch) nobody(l *importLine, by waypost.ImportMatch) error {
+	given, missing := false, "is missing"
+	switch by {
+	case waypost.MatchLeadsID:
+		if l.LeadsID != nil {
+			return waypost.Errorf(waypost.CodeNotFound, "leadsId", "there is no lead %d", *l.LeadsID)
+		}
+	case waypost.MatchEmail:
+		given = strings.TrimSpace(text(l.Fields.Email)) != ""
+	case waypost.MatchMobilePhone:
+		given = len(l.Fields.MobilePhone) > 0
+	default:
+		given = strings.TrimSpace(text(l.Fields.ExternalID)) != ""
+		if by == "" && !given {
+			by, missing = waypost.MatchLeadsID, "is missing, and so is externalId"
+		} else {
+			by = waypost.MatchExternalID
 		}
 	}
-	return nil, waypost.Errorf(waypost.CodeNotFound, "externalId", "there is no lead of this externalId")
+	if given {
+		return waypost.Errorf(waypost.CodeNotFound, string(by), "there is no lead of this %s", by)
+	}
+	return &waypost.Error{
+		Code: waypost.CodeBadRequest, Target: businessParam, Message: string(by) + ": " + missing,
+		Details: []waypost.Detail{{Code: waypost.DetailNullValue, Target: string(by), Message: missing}},
+	}
 }
 
 // conflict is the Conflict of a lead with others that have its externalId or its
@@ -413,7 +527,9 @@ func (b *importBatch) put(l *batchLead, fields waypost.LeadFields, row leadRow, 
 	for _, p := range l.phones {
 		delete(b.phone, p)
 	}
+	b.dropEmail(l)
 	l.fields, l.row, l.phones, l.dirty = fields, row, phones, true
+	b.addEmail(l)
 	if row.ExternalID != nil {
 		b.external[*row.ExternalID] = l
 	}
@@ -454,7 +570,7 @@ func (b *importBatch) write(ctx context.Context) error {
 	if err := b.number(ctx); err != nil {
 		return err
 	}
-	for _, l := range b.fresh {
+	for _, l := range b.inserts {
 		l.row.LeadsID, l.row.CreatedAt, l.row.UpdatedAt = l.id, stamp{b.now}, stamp{b.now}
 	}
 	if err := b.update(ctx, changed, unnamed); err != nil {
@@ -466,27 +582,36 @@ func (b *importBatch) write(ctx context.Context) error {
 	if err := b.writePhones(ctx, changed); err != nil {
 		return err
 	}
+	if err := b.note(ctx, changed); err != nil {
+		return fmt.Errorf("note which leads the import has written: %w", err)
+	}
 	changes := mapped(changed, func(l *batchLead) leadChange { return leadChange{l.stored, &l.row} })
 	if err := b.s.tellFollowers(ctx, b.tx, changes, true); err != nil {
 		return err
 	}
-	for _, l := range b.fresh {
+	for _, l := range b.inserts {
 		changes = append(changes, leadChange{nil, &l.row})
 	}
 	_, err := b.s.beginByLeads(ctx, b.tx, b.im.Scope, b.im.AppID, changes, 0, true)
 	return err
 }
 
+// note stores which leads the import has created or updated.
+func (b *importBatch) note(ctx context.Context, changed []*batchLead) error {
+	leads := slices.Concat(changed, b.inserts)
+	return insertImportLeads.run(ctx, b.s, b.tx, len(leads), func(i int) []any { return []any{b.im.ID, leads[i].id} }, nil)
+}
+
 // number gives new leads their ids, in the order of their rows.
 func (b *importBatch) number(ctx context.Context) error {
-	if len(b.fresh) == 0 {
+	if len(b.inserts) == 0 {
 		return nil
 	}
-	ids, err := b.s.nextNumbers(ctx, b.tx, "leads", "leads_id", len(b.fresh))
+	ids, err := b.s.nextNumbers(ctx, b.tx, "leads", "leads_id", len(b.inserts))
 	if err != nil {
 		return err
 	}
-	for i, l := range b.fresh {
+	for i, l := range b.inserts {
 		l.id = ids[i]
 	}
 	return nil
@@ -547,7 +672,7 @@ func (b *importBatch) update(ctx context.Context, changed []*batchLead, unnamed 
 
 // insert stores new leads; errStale if another has the externalId of one.
 func (b *importBatch) insert(ctx context.Context) error {
-	leads := slices.Clone(b.fresh)
+	leads := slices.Clone(b.inserts)
 	slices.SortStableFunc(leads, func(x, y *batchLead) int { return cmp.Compare(text(x.row.ExternalID), text(y.row.ExternalID)) })
 	stored := 0
 	err := insertLeads.apply(ctx, b.s, b.tx, len(leads), func(i int) []any {
@@ -569,15 +694,15 @@ func (b *importBatch) writePhones(ctx context.Context, changed []*batchLead) err
 			freed[p] = b.phone[p] != l
 		}
 	}
-	var fresh, moved, gone []phoneRow
-	for _, list := range [][]*batchLead{changed, b.fresh} {
+	var added, moved, gone []phoneRow
+	for _, list := range [][]*batchLead{changed, b.inserts} {
 		for _, l := range list {
 			for _, p := range l.phones {
 				row := phoneRow{Org: b.im.Org, Stage: b.im.Stage, Phone: p, LeadsID: l.id}
 				was, owned := freed[p]
 				switch {
 				case !owned:
-					fresh = append(fresh, row)
+					added = append(added, row)
 				case was:
 					moved = append(moved, row)
 				}
@@ -594,10 +719,10 @@ func (b *importBatch) writePhones(ctx context.Context, changed []*batchLead) err
 		return func(i int) []any { return []any{rows[i].Org, string(rows[i].Stage), rows[i].Phone, rows[i].LeadsID} }
 	}
 	stored := 0
-	if err := insertPhones.apply(ctx, b.s, b.tx, len(fresh), args(fresh), func(int) { stored++ }); err != nil {
+	if err := insertPhones.apply(ctx, b.s, b.tx, len(added), args(added), func(int) { stored++ }); err != nil {
 		return err
 	}
-	if stored != len(fresh) {
+	if stored != len(added) {
 		return errStale
 	}
 	if err := movePhones.run(ctx, b.s, b.tx, len(moved), args(moved), nil); err != nil {

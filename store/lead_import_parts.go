@@ -114,6 +114,21 @@ func (p *importParts) insertAll(ctx context.Context, s *Store, tx bun.Tx, id str
 	return nil
 }
 
+// importLeadRow is a lead that an import has created or updated.
+type importLeadRow struct {
+	bun.BaseModel `bun:"table:import_leads,alias:il"`
+
+	ImportID string `bun:"import_id,pk"`
+	LeadsID  int64  `bun:"leads_id,pk"`
+}
+
+// A lead may stand in several rows.
+var insertImportLeads = bulk{
+	table:   "import_leads",
+	columns: []string{"import_id text", "leads_id bigint"},
+	suffix:  "ON CONFLICT DO NOTHING",
+}
+
 // importErrorsRow holds the failed rows of a part, in the order of their lines. They are
 // read one part at a time.
 type importErrorsRow struct {

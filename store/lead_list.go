@@ -41,11 +41,6 @@ func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQ
 const (
 	// exportPage is how many leads or deliveries an export holds in memory.
 	exportPage = 1000
-	// maxExports is how many exports of a process read at a time: each has a
-	// connection until it ends, and others need some too.
-	maxExports = 4
-	// exportWait is how long one waits for another to end.
-	exportWait = 3 * time.Second
 	// maxFieldNames bounds the custom fields and consents that an export names in its first row.
 	maxFieldNames = 2000
 )
@@ -53,9 +48,8 @@ const (
 // ExportLeads calls each for every lead of the scope that matches, in the order of
 // q.Sort; q.Page does not count. All of them are of one moment. Before the first
 // one, begin (unless nil) gets the names of exportNames. It
-// ends with the first error of begin, of each or of ctx. At most four exports of a
-// process run at a time: others are ServiceUnavailable after some seconds. With begin,
-// leads with more than 2,000 different ones are UnprocessableEntity.
+// ends with the first error of begin, of each or of ctx. It has a connection until then: its caller
+// bounds how many run. With begin, leads with more than 2,000 different ones are UnprocessableEntity.
 func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error) (err error) {
 	defer wrap(&err, "export leads")
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
@@ -63,11 +57,6 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 		return err
 	}
 	walk.n = exportPage
-	release, err := s.exportSlot(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
 	return s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if begin != nil {
 			names, err := s.exportNames(ctx, tx, walk)
@@ -98,18 +87,6 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 			walk.after = walk.place(rows[len(rows)-1])
 		}
 	})
-}
-
-// exportSlot takes a slot for an export, until release; ServiceUnavailable if none gets free.
-func (s *Store) exportSlot(ctx context.Context) (release func(), err error) {
-	select {
-	case s.exports <- struct{}{}:
-		return func() { <-s.exports }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(exportWait):
-		return nil, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d exports are running already; try again later", maxExports)
-	}
 }
 
 // exportNames returns the members of a walk's leads that each lead names: customFields.NAME
@@ -397,9 +374,9 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 
 // search finds the leads of a walk where no index gives both the order and all that
 // is looked for. If many match, the first ones are soon met in the order; if few do,
-// they are soon gathered and sorted. It does not know how many there are: it goes a
-// bounded way first, another one behind what was created at other times, and gathers
-// if that does not suffice.
+// they are soon found and sorted. It does not know how many there are: it reads a bounded part of the
+// order first, another one behind what was created at other times, and finds and
+// sorts all if that does not suffice.
 func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
 	if !w.few && len(w.f.LeadsIDs) == 0 && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
@@ -412,18 +389,18 @@ func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, err
 			return ids, err
 		}
 	}
-	return s.gather(ctx, tx, w)
+	return s.findAndSort(ctx, tx, w)
 }
 
 // Bounds of the way through an order: leads that are looked at for a page.
 const (
 	leadWay    = 1000
 	leadWayFor = 10 // at least, for each lead that is asked for
-	// fewLeads are gathered and sorted sooner than a way through an order is gone, where
+	// fewLeads are found and sorted sooner than a way through an order is gone, where
 	// an index has their times.
 	fewLeads = 5 * leadWay
-	// maxGather is where it no longer matters what leads are looked up by.
-	maxGather = 100 * leadWay
+	// maxWayCount is how far rarest counts: of more leads it no longer matters how they are looked up.
+	maxWayCount = 100 * leadWay
 )
 
 // metRow is a lead that was met on the way, and its place.
@@ -487,8 +464,8 @@ var searchColumns = []string{
 	"leads_id", "leads_group", "region", "name_folded", "email_folded", "external_id", "gender", "birthday", "custom_fields", "test", "created_at", "updated_at",
 }
 
-// gather finds all leads that match and sorts them.
-func (s *Store) gather(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
+// findAndSort finds all leads that match and sorts them.
+func (s *Store) findAndSort(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
 	if s.hasStatistics() {
 		// Without OFFSET, what leads are looked up by would depend on the order and the
 		// limit, and not on all leads being needed.
@@ -525,7 +502,7 @@ type lookUp struct {
 // like reading these few.
 func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter) (string, error) {
 	switch {
-	case len(f.LeadsIDs) > 0 || f.MobilePhone != "" || f.ExternalID != "":
+	case len(f.LeadsIDs) > 0 || f.MobilePhone != "" || f.ExternalID != "" || f.ImportID != "":
 		return "", nil
 	case f.Email != "":
 		return "leads_by_email", nil
@@ -561,7 +538,7 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 				best, fewest = way.index, found
 			}
 		}
-		if fewest < bound || bound >= maxGather {
+		if fewest < bound || bound >= maxWayCount {
 			return best, nil
 		}
 	}

@@ -96,7 +96,7 @@ func TestLeadLists(t *testing.T) {
 }
 
 // TestLeadListsOfManyPairs walks through leads of which too many are of the region and
-// of the group to be gathered and sorted for each page.
+// of the group to be read and sorted for each page.
 func TestLeadListsOfManyPairs(t *testing.T) {
 	t.Parallel()
 	urls(t, func(t *testing.T, url, driver, dsn string) {

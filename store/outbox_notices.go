@@ -26,9 +26,9 @@ const (
 	// noticeClaim is how long a claim of notices lasts: whoever has not deleted them
 	// by then has probably ended.
 	noticeClaim = 10 * time.Second
-	// noticeGather is how long notices for a workflow of several enrollments gather,
-	// so that a storm of events is few signals.
-	noticeGather = 200 * time.Millisecond
+	// noticeDelay is how long notices for a workflow of several enrollments wait for others,
+	// so that many events are few signals.
+	noticeDelay = 200 * time.Millisecond
 	// noticeBatch is the most notices that one signal carries.
 	noticeBatch = 100
 	// noticeWidth is how many notices a claim looks at for each that it may take.
@@ -50,9 +50,9 @@ func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice,
 
 // ClaimNotices takes notices, of the workflow that waits longest first. In bulk it takes
 // notices that one change of a webhook, a launch or a journey has made for many workflows,
-// else the others. All that has gathered for a workflow comes together, at most 100: the
+// else the others. All that waits for a workflow comes together, at most 100: the
 // last workflow can make the answer longer than limit. For a workflow of several
-// enrollments they gather for 200 ms; for a cohort they wait until it is marked as started.
+// enrollments they wait for 200 ms; for a cohort they wait until it is marked as started.
 // A claim lasts 10 s. Concurrent calls never take the same notice, and none waits for
 // another.
 func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices []waypost.Notice, err error) {
@@ -93,7 +93,7 @@ func (s *Store) dueNotices(db bun.IDB, limit int, bulk bool) *bun.SelectQuery {
 	unclaimed := db.NewSelect().Model((*noticeRow)(nil)).Column("id", "workflow_id").
 		Where(ofBulk(bulk)).Where("n.claimed_until <= ?", stamp{now}).
 		// One of the future was written by a process whose clock is ahead.
-		Where("(n.created_at <= ? OR n.created_at > ? OR substr(n.workflow_id, 1, ?) NOT IN (?, ?))", stamp{now.Add(-noticeGather)}, stamp{now},
+		Where("(n.created_at <= ? OR n.created_at > ? OR substr(n.workflow_id, 1, ?) NOT IN (?, ?))", stamp{now.Add(-noticeDelay)}, stamp{now},
 			len(waypost.PrefixCohort), waypost.PrefixCohort, waypost.PrefixRedeliveryBatch).
 		Where("NOT EXISTS (SELECT 1 FROM cohorts AS c WHERE c.id = n.workflow_id AND c.started_at IS NULL)").
 		Where("NOT EXISTS (SELECT 1 FROM launches AS l WHERE l.id = n.workflow_id AND l.workflow_started_at IS NULL)").
@@ -112,6 +112,8 @@ func ofBulk(bulk bool) string {
 	return "NOT n.bulk"
 }
 
+// claimNotices is ClaimNotices in a transaction. It takes up to noticeBatch notices of one workflow after
+// another until there are limit.
 func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk bool) ([]waypost.Notice, error) {
 	// The lock on a workflow's oldest notice stands for all of them: two claims do
 	// not share a workflow.
@@ -130,14 +132,14 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk boo
 	if err != nil {
 		return nil, err
 	}
-	gathered := make(map[string][]noticeRow, len(workflows))
+	byWorkflow := make(map[string][]noticeRow, len(workflows))
 	for _, row := range rows {
-		gathered[row.WorkflowID] = append(gathered[row.WorkflowID], row)
+		byWorkflow[row.WorkflowID] = append(byWorkflow[row.WorkflowID], row)
 	}
 	rows = nil
 	for _, workflow := range workflows {
 		if len(rows) < limit {
-			rows = append(rows, gathered[workflow]...)
+			rows = append(rows, byWorkflow[workflow]...)
 		}
 	}
 	ids := mapped(rows, func(n noticeRow) int64 { return n.ID })

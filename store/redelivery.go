@@ -90,7 +90,7 @@ func (s *Store) CreateRedelivery(ctx context.Context, by waypost.Caller, f waypo
 		if err := s.audit(ctx, tx, author, "redelivery.create", row.ID, nil, fields{"filter": auditedFilter(f)}); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, made)
+		return s.keepResult(ctx, tx, made)
 	})
 	return made, err
 }
@@ -231,7 +231,7 @@ func (s *Store) CancelRedelivery(ctx context.Context, by waypost.Caller, id stri
 				return err
 			}
 		}
-		return s.keep(ctx, tx, r)
+		return s.keepResult(ctx, tx, r)
 	})
 	return r, err
 }

@@ -172,12 +172,9 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 		return nil, nil, err
 	}
 	now := s.time()
-	batch := redeliveryBatchRow{
+	next := newRounds{batch: redeliveryBatchRow{
 		ID: waypost.NewID(waypost.PrefixRedeliveryBatch, now), RedeliveryID: redelivery, Scope: sc, CreatedAt: stamp{now},
-	}
-	var members []waypost.RedeliveryMember
-	var rounds []roundRow
-	var superseded []attemptRow
+	}}
 	done := map[waypost.Touchpoint]bool{}
 	for _, key := range keys { // in the order of the messages
 		row := deliveries[key]
@@ -196,41 +193,66 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 			why[key] = refused
 			continue
 		}
-		round := roundRow{
-			EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1, WorkflowID: batch.ID, RedeliveryID: redelivery, BeganAt: stamp{now},
-			DeferredReason: row.DeferredReason, Status: row.Status, Succeed: row.Succeed, FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
-			HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Response: row.Response,
-		}
-		if row.OpenAttempt > 0 {
-			superseded = append(superseded, s.interrupt(row)...)
-		}
-		round.Attempts = row.Attempts
-		row.beginRound()
-		begun, rounds = append(begun, row), append(rounds, round)
-		members = append(members, waypost.RedeliveryMember{
-			EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round, MessageID: row.MessageID,
-			JourneyID: row.JourneyID, WebhookID: row.WebhookID, LeadsID: row.LeadsID,
-		})
+		next.add(s, row)
 	}
-	if len(begun) == 0 {
+	if len(next.deliveries) == 0 {
 		return nil, why, nil
 	}
-	packed, err := toJSON(members)
+	if err := s.storeRounds(ctx, tx, next); err != nil {
+		return nil, nil, err
+	}
+	return next.deliveries, why, nil
+}
+
+// newRounds are the next rounds of deliveries, which are locked, for one workflow to make.
+type newRounds struct {
+	batch      redeliveryBatchRow
+	members    []waypost.RedeliveryMember
+	deliveries []*deliveryRow
+	rounds     []roundRow
+	superseded []attemptRow // attempts that were under way
+}
+
+// add begins the next round of a delivery. Its roundRow holds how the round before ended.
+func (n *newRounds) add(s *Store, row *deliveryRow) {
+	round := roundRow{
+		EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1,
+		WorkflowID: n.batch.ID, RedeliveryID: n.batch.RedeliveryID, BeganAt: n.batch.CreatedAt,
+		DeferredReason: row.DeferredReason, Status: row.Status, Succeed: row.Succeed,
+		FirstAttemptAt: row.FirstAttemptAt, LastAttemptAt: row.LastAttemptAt, DurationMs: row.DurationMs,
+		HTTPStatus: row.HTTPStatus, ErrorClass: row.ErrorClass, Response: row.Response,
+	}
+	if row.OpenAttempt > 0 {
+		n.superseded = append(n.superseded, s.interrupt(row)...)
+	}
+	round.Attempts = row.Attempts
+	row.beginRound()
+	n.deliveries, n.rounds = append(n.deliveries, row), append(n.rounds, round)
+	n.members = append(n.members, waypost.RedeliveryMember{
+		EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round, MessageID: row.MessageID,
+		JourneyID: row.JourneyID, WebhookID: row.WebhookID, LeadsID: row.LeadsID,
+	})
+}
+
+// storeRounds stores rounds, what they change of deliveries and attempts, and the batch that tells their
+// workflow of them.
+func (s *Store) storeRounds(ctx context.Context, tx bun.Tx, n newRounds) error {
+	packed, err := toJSON(n.members)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	batch.Members = &packed
-	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
-		return nil, nil, err
+	n.batch.Members = &packed
+	if err := s.writeAttempts(ctx, tx, n.superseded); err != nil {
+		return err
 	}
-	if err := s.updateDeliveries(ctx, tx, begun); err != nil {
-		return nil, nil, err
+	if err := s.updateDeliveries(ctx, tx, n.deliveries); err != nil {
+		return err
 	}
-	if _, err := tx.NewInsert().Model(&rounds).Exec(ctx); err != nil {
-		return nil, nil, err
+	if _, err := tx.NewInsert().Model(&n.rounds).Exec(ctx); err != nil {
+		return err
 	}
-	_, err = tx.NewInsert().Model(&batch).Exec(ctx)
-	return begun, why, err
+	_, err = tx.NewInsert().Model(&n.batch).Exec(ctx)
+	return err
 }
 
 // beginRound opens the next round of a delivery. The outcome columns go on
@@ -333,7 +355,7 @@ func (s *Store) Redeliver(ctx context.Context, by waypost.Caller, messageID stri
 		if err := s.audit(ctx, tx, author, "delivery.redeliver", d.MessageID, nil, fields{"round": begun[0].Round}); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, d)
+		return s.keepResult(ctx, tx, d)
 	})
 	return d, cmp.Or(err, refused)
 }

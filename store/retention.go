@@ -117,58 +117,58 @@ func (r sweepRow) touchpoint() touchpointRow {
 }
 
 // DropStep takes one step of a sweep that drops what is over: at most a page of one
-// kind, in one transaction in which the sums move that are kept of it. at is "" at the
+// kind, in one transaction that also adds it to the sums of what was dropped. at is "" at the
 // beginning, then the Next of the step before. It needs no hold: a step that is cut off
 // or taken twice drops nothing that is not over and counts nothing twice. It leaves
 // alone what does not have its end yet, or what belongs to such, and what others
 // have locked. Nothing is dropped that a frequency cap may still have to count.
-func (s *Store) DropStep(ctx context.Context, keep waypost.Retention, at string) (step waypost.Dropped, err error) {
+func (s *Store) DropStep(ctx context.Context, ages waypost.Retention, at string) (step waypost.Dropped, err error) {
 	defer wrap(&err, "drop what is over")
 	var p sweepPlace
 	err = fromJSON(at, &p)
 	if err == nil && at == "" {
-		p, err = s.beginSweep(ctx, keep, waypost.DropKinds)
+		p, err = s.beginSweep(ctx, ages, waypost.DropKinds)
 	}
 	if err != nil || p.Kind == "" {
 		return step, err
 	}
-	return s.dropStep(ctx, keep, p)
+	return s.dropStep(ctx, ages, p)
 }
 
 // beginSweep is the place before the first of the kinds that are dropped at all, the
 // zero place if there is none.
-func (s *Store) beginSweep(ctx context.Context, keep waypost.Retention, kinds []string) (p sweepPlace, err error) {
+func (s *Store) beginSweep(ctx context.Context, ages waypost.Retention, kinds []string) (p sweepPlace, err error) {
 	for _, kind := range kinds {
-		age := keep.Age(kind)
+		age := ages.Age(kind)
 		if age == 0 {
 			continue
 		}
 		now := s.time()
 		p = sweepPlace{Kind: kind, Before: now.Add(-age).UnixMicro()}
 		if kind == waypost.DropAnswer { // every sweep drops those, whatever it keeps
-			_, err = s.settleLaunches(ctx)
+			_, err = s.markCompletedLaunches(ctx)
 		}
 		if kind == waypost.DropDelivery { // their enrollments stay as long
 			p.Caps, err = s.longerCaps(ctx, now, age)
 		}
 		if err == nil && (kind == waypost.DropDelivery || kind == waypost.DropSubscriptionDelivery) {
-			err = s.settleRedeliveries(ctx, p.before())
+			err = s.storeRedeliveryCounts(ctx, p.before())
 		}
 		return p, err
 	}
 	return p, nil
 }
 
-// settleRedeliveries has the bulk redeliveries that look for no more messages keep
-// what they came to, which they count from their deliveries until then.
-func (s *Store) settleRedeliveries(ctx context.Context, before stamp) error {
+// storeRedeliveryCounts stores the counts of bulk redeliveries that look for no more messages: until then
+// they are counted from deliveries, which are dropped.
+func (s *Store) storeRedeliveryCounts(ctx context.Context, before stamp) error {
 	var rows []redeliveryRow
 	if err := s.r.NewSelect().Model(&rows).Where("ended_at IS NULL AND done_at < ?", before).Scan(ctx); err != nil {
 		return fmt.Errorf("look for redeliveries: %w", err)
 	}
 	for _, row := range rows {
 		if _, err := s.countedRedelivery(ctx, row); err != nil {
-			return fmt.Errorf("settle redelivery %s: %w", row.ID, err)
+			return fmt.Errorf("count the messages of redelivery %s: %w", row.ID, err)
 		}
 	}
 	return nil
@@ -187,21 +187,25 @@ var sweepers = map[string]sweeper{
 	waypost.DropFilter:      {(*Store).filterPage, (*Store).dropFilters},
 	waypost.DropImport:      {(*Store).importPartPage, (*Store).dropImports},
 	waypost.DropImportError: {(*Store).importErrorPage, (*Store).dropImportErrors},
+	waypost.DropImportLead:  {(*Store).importLeadPage, (*Store).dropImportLeads},
 	waypost.DropAttempt:     {(*Store).attemptPage, (*Store).dropAttempts},
 	waypost.DropDelivery:    {(*Store).deliveryPage, (*Store).dropDeliveries},
 	waypost.DropEnrollment:  {(*Store).enrollmentPage, (*Store).dropEnrollments},
 	waypost.DropEvent:       {(*Store).eventPage, (*Store).dropEvents},
+	waypost.DropEventDay:    {(*Store).eventDayPage, (*Store).dropEventDays},
 	waypost.DropAudience:    {(*Store).audiencePage, (*Store).dropAudiences},
 	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
 	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
 	waypost.DropJourneyHour: {(*Store).journeyHourPage, (*Store).dropJourneyHours},
 	waypost.DropAudit:       {(*Store).auditPage, (*Store).dropAudit},
 
-	waypost.DropSubscriptionPayload:  {(*Store).toldPayloadPage, (*Store).dropToldPayloads},
-	waypost.DropSubscriptionDelivery: {(*Store).toldDeliveryPage, (*Store).dropToldDeliveries},
+	waypost.DropSubscriptionPayload:  {(*Store).subscriptionPayloadPage, (*Store).dropSubscriptionPayloads},
+	waypost.DropSubscriptionDelivery: {(*Store).subscriptionDeliveryPage, (*Store).dropSubscriptionDeliveries},
 }
 
-func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
+// dropStep drops one page of what is over, from a place on. It looks at up to sweepPages pages for one with
+// something to drop, and goes on with the next kind at the end of one.
+func (s *Store) dropStep(ctx context.Context, ages waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
 	kind, known := sweepers[p.Kind]
 	if !known {
 		return step, fmt.Errorf("a sweep cannot go on at %q", p.Kind)
@@ -229,7 +233,7 @@ func (s *Store) dropStep(ctx context.Context, keep waypost.Retention, p sweepPla
 		}
 		if !full {
 			rest := waypost.DropKinds[slices.Index(waypost.DropKinds, p.Kind)+1:]
-			if p, err = s.beginSweep(ctx, keep, rest); err != nil || p.Kind == "" {
+			if p, err = s.beginSweep(ctx, ages, rest); err != nil || p.Kind == "" {
 				return step, err
 			}
 			break
@@ -385,50 +389,56 @@ func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, row
 	return len(keys), s.countDropped(ctx, tx, sums)
 }
 
-// toldOver says that a message to a subscription (its delivery is d) was decided before a
+// subscriptionMessageOver says that a message to a subscription (its delivery is d) was decided before a
 // time, in all of its rounds.
-const toldOver = `d.status IN ('succeeded', 'failed', 'canceled') AND d.open_attempt = 0 AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
+const subscriptionMessageOver = `d.status IN ('succeeded', 'failed', 'canceled') AND d.open_attempt = 0 AND (d.last_attempt_at IS NULL OR d.last_attempt_at < ?0)
 	AND NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit
 		AND (dr.began_at >= ?0 OR dr.canceled_at >= ?0))`
 
-// toldPage lists messages to subscriptions in the order of their ids, which is that of time.
-func (s *Store) toldPage(p sweepPlace, and string) *bun.SelectQuery {
+// subscriptionMessages lists messages to subscriptions in the order of their ids, which is that of time.
+func (s *Store) subscriptionMessages(p sweepPlace, and string) *bun.SelectQuery {
 	q := s.r.NewSelect().TableExpr("deliveries").Column("message_id").Where("leads_id = 0 AND message_id > ? AND message_id < ?", p.ID, p.born(waypost.PrefixMessage)).
 		Order("message_id").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("k.message_id AS id, 0 AS number").
-		ColumnExpr("COALESCE("+toldOver+" AND "+and+", FALSE) AS is_over", p.before()).
+		ColumnExpr("COALESCE("+subscriptionMessageOver+" AND "+and+", FALSE) AS is_over", p.before()).
 		Join("JOIN deliveries AS d ON d.message_id = k.message_id AND d.leads_id = 0").Order("k.message_id")
 }
 
 const (
-	toldStored  = "EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
-	toldCounted = `NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr JOIN redeliveries AS rd ON rd.id = dr.redelivery_id
+	messageStored       = "EXISTS (SELECT 1 FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
+	redeliveriesCounted = `NOT EXISTS (SELECT 1 FROM delivery_rounds AS dr JOIN redeliveries AS rd ON rd.id = dr.redelivery_id
 		WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND rd.ended_at IS NULL)`
 )
 
-func (s *Store) toldPayloadPage(p sweepPlace) *bun.SelectQuery  { return s.toldPage(p, toldStored) }
-func (s *Store) toldDeliveryPage(p sweepPlace) *bun.SelectQuery { return s.toldPage(p, toldCounted) }
+func (s *Store) subscriptionPayloadPage(p sweepPlace) *bun.SelectQuery {
+	return s.subscriptionMessages(p, messageStored)
+}
+func (s *Store) subscriptionDeliveryPage(p sweepPlace) *bun.SelectQuery {
+	return s.subscriptionMessages(p, redeliveriesCounted)
+}
 
-// lockTold locks the deliveries of the messages that are still over, as lockOver does.
-func (s *Store) lockTold(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (keys []touchpointRow, err error) {
+// lockSubscriptionMessages locks the deliveries of the messages that are still over, as lockOver does.
+func (s *Store) lockSubscriptionMessages(
+	ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string,
+) (keys []touchpointRow, err error) {
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("d.enrollment_id", "d.visit").
-		Where("d.message_id IN (?) AND d.leads_id = 0", bun.List(idsOf(rows))).Where(toldOver+" AND "+and, p.before()).Order("d.enrollment_id", "d.visit")
+		Where("d.message_id IN (?) AND d.leads_id = 0", bun.List(idsOf(rows))).Where(subscriptionMessageOver+" AND "+and, p.before()).Order("d.enrollment_id", "d.visit")
 	return keys, s.lockFor(q, forDelete+" OF d"+skipLocked).Scan(ctx, &keys)
 }
 
-// dropToldPayloads drops messages to subscriptions, and what the receivers answered.
-func (s *Store) dropToldPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
-	keys, err := s.lockTold(ctx, tx, p, rows, toldStored)
+// dropSubscriptionPayloads drops messages to subscriptions, and what the receivers answered.
+func (s *Store) dropSubscriptionPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	keys, err := s.lockSubscriptionMessages(ctx, tx, p, rows, messageStored)
 	if err != nil {
 		return 0, err
 	}
 	return clearPayloads(ctx, tx, keys)
 }
 
-// dropToldDeliveries drops deliveries of messages to subscriptions with all that belongs to
+// dropSubscriptionDeliveries drops deliveries of messages to subscriptions with all that belongs to
 // them. No journey and no launch counts them.
-func (s *Store) dropToldDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
-	keys, err := s.lockTold(ctx, tx, p, rows, toldCounted)
+func (s *Store) dropSubscriptionDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+	keys, err := s.lockSubscriptionMessages(ctx, tx, p, rows, redeliveriesCounted)
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
@@ -550,7 +560,7 @@ func (s *Store) JourneyDropped(ctx context.Context, id string) (counts *waypost.
 // when its enrollment was made, so a lead that is in no journey now never will. Events
 // are stored in the order of their numbers, but for those of transactions that overlapped.
 func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
-	q := s.r.NewSelect().TableExpr("events").Column("seq", "org", "stage", "leads_id").ColumnExpr("accepted_at < ? AS is_over", p.before()).
+	q := s.r.NewSelect().TableExpr("events").Column("seq", "org", "stage", "leads_id").ColumnExpr("accepted_at < ? AND occurred_at < ? AS is_over", p.before(), p.before()).
 		Where("seq > ?", p.Number).Order("seq").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("'' AS id, k.seq AS number, NOT k.is_over AS young").
 		ColumnExpr(`k.is_over AND NOT EXISTS (SELECT 1 FROM journeys AS j JOIN journey_entries AS je ON je.journey_id = j.id AND je.leads_id = k.leads_id
@@ -653,4 +663,15 @@ func (s *Store) importErrorPage(p sweepPlace) *bun.SelectQuery {
 func (s *Store) dropImportErrors(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	parts := mapped(rows, func(r sweepRow) importErrorsRow { return importErrorsRow{ImportID: r.ID, Part: int(r.Number)} })
 	return affected(tx.NewDelete().Model(&parts).WherePK().Exec(ctx))
+}
+
+func (s *Store) importLeadPage(p sweepPlace) *bun.SelectQuery {
+	q := s.pageAfter("import_leads", "import_id", "leads_id", p, waypost.PrefixImport)
+	return q.ColumnExpr("COALESCE(i.ended_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
+}
+
+// dropImportLeads drops which leads an import has created or updated. How many stays.
+func (s *Store) dropImportLeads(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	leads := mapped(rows, func(r sweepRow) importLeadRow { return importLeadRow{ImportID: r.ID, LeadsID: r.Number} })
+	return affected(tx.NewDelete().Model(&leads).WherePK().Exec(ctx))
 }

@@ -60,7 +60,7 @@ func (s *Store) CreateSegment(ctx context.Context, by waypost.Caller, g waypost.
 		if err := s.audit(ctx, tx, author, "segment.create", g.ID, nil, auditedSegment(g)); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, g)
+		return s.keepResult(ctx, tx, g)
 	})
 	return g, err
 }
@@ -107,7 +107,22 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 			changed = append(changed, r.ID)
 		}
 	}
+	if err := s.checkAges(compiled); err != nil {
+		return nil, err
+	}
 	return changed, s.checkJourneys(ctx, tx, s.lockFor(tx.NewSelect().Model((*journeyRow)(nil)), forKey), sc, compiled.Needs(true))
+}
+
+// SetEventAges says how far back conditions see events, from before the store is used.
+func (s *Store) SetEventAges(ages waypost.EventAges) { s.ages = ages }
+
+// checkAges refuses a condition that asks for more of events than is kept.
+func (s *Store) checkAges(g *segment.Segment) error {
+	var p waypost.Problems
+	for _, fault := range s.ages.Faults(g.Needs(true)) {
+		p.Add(waypost.DetailOutOfRange, "when", "%s", fault)
+	}
+	return p.Err("when")
 }
 
 // checkJourneys looks whether the journeys, and their nodes, are there that a condition names; from

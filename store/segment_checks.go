@@ -34,7 +34,7 @@ type causeRow struct {
 	SegmentID string    `bun:"segment_id,pk"`
 }
 
-// checkRow is a lead that is to be looked at.
+// checkRow is a lead whose segments CheckSegments is to look at.
 type checkRow struct {
 	bun.BaseModel `bun:"table:segment_checks,alias:sck"`
 
@@ -43,6 +43,7 @@ type checkRow struct {
 	LeadsID int64 `bun:"leads_id"`
 	At      stamp `bun:"at"`
 	Depth   int   `bun:"depth"`
+	Late    bool  `bun:"late"` // an event that begins and ends nothing
 }
 
 // segmentCause is a thing that was stored of some leads.
@@ -53,8 +54,8 @@ type segmentCause struct {
 	depth int // of what it begins, see waypost.Enrollment.Depth
 }
 
-// checkLeads has leads looked at if a watched segment asks for the cause, and returns how many.
-// Otherwise it costs nearly nothing.
+// checkLeads adds leads to segment_checks if a watched segment depends on the cause, and returns how
+// many. Otherwise it costs nearly nothing.
 func (s *Store) checkLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, leads []int64, c segmentCause) (int, error) {
 	if len(leads) == 0 {
 		return 0, nil
@@ -83,7 +84,7 @@ func insertChecked(ctx context.Context, tx bun.Tx, rows []checkRow) error {
 	return err
 }
 
-// checkEvents has the leads looked at of those of events that a watched segment asks for.
+// checkEvents adds the leads of those events that a watched segment depends on to segment_checks.
 func (s *Store) checkEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) error {
 	var asked []string
 	err := tx.NewSelect().Model((*causeRow)(nil)).Column("name").
@@ -94,13 +95,13 @@ func (s *Store) checkEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, ev
 	var rows []checkRow
 	for _, e := range events {
 		if slices.Contains(asked, e.Name) {
-			rows = append(rows, checkRow{Scope: sc, LeadsID: e.LeadsID, At: e.AcceptedAt, Depth: e.Depth})
+			rows = append(rows, checkRow{Scope: sc, LeadsID: e.LeadsID, At: e.AcceptedAt, Depth: e.Depth, Late: e.late()})
 		}
 	}
 	return insertChecked(ctx, tx, rows)
 }
 
-// checkDeliveries has the leads looked at of deliveries that were recorded, and have succeeded.
+// checkDeliveries adds the leads of deliveries that were recorded, and have succeeded, to segment_checks.
 func (s *Store) checkDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) error {
 	if len(keys) == 0 {
 		return nil
@@ -220,7 +221,7 @@ func (s *Store) enterSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 	if len(entered) == 0 {
 		return false, nil
 	}
-	if err := findCauses(ctx, tx, entered, now); err != nil {
+	if entered, err = withCauses(ctx, tx, entered, now); err != nil || len(entered) == 0 {
 		return false, err
 	}
 	left, err := s.exitBySegments(ctx, tx, entered, stamp{now})
@@ -231,24 +232,29 @@ func (s *Store) enterSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 	return left+begun > 0, err
 }
 
-// findCauses sets by what leads have entered segments: by the newest row of theirs in
-// segment_checks, where those that are being looked at are still, or else by time.
-func findCauses(ctx context.Context, tx bun.Tx, entered []enteredLead, now time.Time) error {
+// withCauses sets by what leads have entered segments: by the newest row of theirs in
+// segment_checks, where those that are being looked at are still, or else by time. It leaves out
+// those of whom only late events came: these begin and end nothing.
+func withCauses(ctx context.Context, tx bun.Tx, entered []enteredLead, now time.Time) (prompt []enteredLead, err error) {
 	var rows []checkRow
-	err := tx.NewSelect().Model(&rows).Column("leads_id").ColumnExpr("max(at) AS at, max(depth) AS depth").
+	err = tx.NewSelect().Model(&rows).Column("leads_id").ColumnExpr("max(at) AS at, max(depth) AS depth").
+		ColumnExpr("min(CASE WHEN late THEN 1 ELSE 0 END) = 1 AS late").
 		Where("leads_id IN (?)", bun.List(distinct(mapped(entered, enteredLead.lead)))).Group("leads_id").Scan(ctx)
 	if err != nil {
-		return fmt.Errorf("look for what was stored of leads: %w", err)
+		return nil, fmt.Errorf("look for what was stored of leads: %w", err)
 	}
 	causes := keyed(rows, func(r checkRow) int64 { return r.LeadsID })
-	for i := range entered {
-		c := &entered[i]
+	for _, c := range entered {
 		c.at = stamp{now}
-		if row, known := causes[c.leadsID]; known {
+		row, known := causes[c.leadsID]
+		if known {
 			c.at, c.depth = row.At, row.Depth
 		}
+		if !row.Late {
+			prompt = append(prompt, c)
+		}
 	}
-	return nil
+	return prompt, nil
 }
 
 // settleMembers remembers who of leads, which are locked, at most memberBatch, is in a segment,

@@ -89,6 +89,9 @@ func (s *Store) readCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 	if err != nil {
 		return reading{}, err
 	}
+	if err := s.checkAges(seg); err != nil {
+		return reading{}, err
+	}
 	return reading{sc, seg, now}, s.checkJourneys(ctx, tx, tx.NewSelect().Model((*journeyRow)(nil)), sc, seg.Needs(true))
 }
 
@@ -115,6 +118,18 @@ func (s *Store) CountCondition(ctx context.Context, sc waypost.Scope, when strin
 	}
 	return s.countReading(ctx, n, func(ctx context.Context, tx bun.Tx) (reading, error) {
 		return s.readCondition(ctx, tx, sc, when, s.time())
+	})
+}
+
+// CheckCondition refuses what CountCondition refuses, and counts nothing.
+func (s *Store) CheckCondition(ctx context.Context, sc waypost.Scope, when string) (err error) {
+	defer wrap(&err, "check a condition")
+	if err := checkSegment(waypost.Segment{When: when}); err != nil {
+		return err
+	}
+	return s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		_, err := s.readCondition(ctx, tx, sc, when, s.time())
+		return err
 	})
 }
 
@@ -223,15 +238,15 @@ func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64
 	if len(last) > 0 && (upTo == nil || last[0] < *upTo) {
 		end = &last[0]
 	}
-	keep := func(found []int64) bool {
+	take := func(found []int64) bool {
 		ids = append(ids, found...)
 		ids = ids[:min(n, len(ids))]
 		return len(ids) < n
 	}
-	if err := s.eachMember(ctx, tx, r, after, end, false, keep); err != nil || len(ids) == n || end == upTo {
+	if err := s.eachMember(ctx, tx, r, after, end, false, take); err != nil || len(ids) == n || end == upTo {
 		return ids, err
 	}
-	return ids, s.eachMember(ctx, tx, r, *end, upTo, true, keep)
+	return ids, s.eachMember(ctx, tx, r, *end, upTo, true, take)
 }
 
 // eachMember gives each the leads of a segment after one, up to another one, in the order of
@@ -313,6 +328,31 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 	return ids, ctx.Err()
 }
 
+// SegmentRules returns segments, and those that they name, by their ids. What the scope does not have is
+// missing.
+func (s *Store) SegmentRules(ctx context.Context, sc waypost.Scope, ids []string) (rules map[string]waypost.SegmentRule, err error) {
+	defer wrap(&err, "load segments")
+	rules = map[string]waypost.SegmentRule{}
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		for next := slices.Clone(ids); len(next) > 0; next = next[1:] {
+			if rules[next[0]] != nil {
+				continue
+			}
+			r, err := s.readSegment(ctx, tx, sc, next[0], s.time())
+			if waypost.CodeOf(err) == waypost.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			rules[next[0]] = r.seg
+			next = append(next, r.seg.Needs(true).Segments...)
+		}
+		return nil
+	})
+	return rules, err
+}
+
 // LeadRecords reads what is recorded of leads of a scope, as far as it is needed, at now. It
 // has a record for each lead.
 func (s *Store) LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (records map[int64]*waypost.LeadRecord, err error) {
@@ -324,17 +364,28 @@ func (s *Store) LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64
 	return records, err
 }
 
+// leadRecords reads what conditions need to know of leads: events, journeys entered, messages delivered and
+// segments, for all leads at once. A segment that does not exist has no members.
 func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error) {
 	records := make(map[int64]*waypost.LeadRecord, len(leads))
 	for _, lead := range leads {
 		records[lead] = &waypost.LeadRecord{
-			Events: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{}, Delivered: map[waypost.JourneyNode]bool{}, Segments: map[string]bool{},
+			Events: map[string][]waypost.RecordedEvent{}, EventDays: map[string][]waypost.RecordedEvent{}, Entered: map[string]bool{}, Delivered: map[waypost.JourneyNode]bool{}, Segments: map[string]bool{},
 		}
 	}
 	if len(leads) == 0 {
 		return records, nil
 	}
-	for _, need := range needs.Events {
+	days, events := s.ages.Split(needs.Events)
+	for _, record := range records {
+		record.Ages = s.ages
+	}
+	for _, name := range days {
+		if err := recordEventDays(ctx, db, leads, name, records); err != nil {
+			return nil, err
+		}
+	}
+	for _, need := range events {
 		if err := s.recordEvents(ctx, db, leads, need, now, records); err != nil {
 			return nil, err
 		}
@@ -389,7 +440,7 @@ func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, l
 // recordEvents reads events of a name of leads. If there are too many, it reads those of
 // half of the leads at a time.
 func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, need waypost.EventNeed, now time.Time, records map[int64]*waypost.LeadRecord) error {
-	columns, most := "e.leads_id, e.accepted_at, e.seq", waypost.MaxRecordedEvents
+	columns, most := "e.leads_id, e.occurred_at, e.accepted_at, e.event_id, e.seq", waypost.MaxRecordedEvents
 	if need.Use != waypost.EventTimes {
 		columns += ", e.properties"
 	}
@@ -397,13 +448,13 @@ func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, nee
 		most = 1
 	}
 	newest := db.NewSelect().TableExpr("events AS e").ColumnExpr(columns).
-		ColumnExpr("row_number() OVER (PARTITION BY e.leads_id ORDER BY e.accepted_at DESC, e.seq DESC) AS place").
+		ColumnExpr("row_number() OVER (PARTITION BY e.leads_id ORDER BY "+latestEvent+") AS place").
 		Where("e.leads_id IN (?) AND e.name = ?", bun.List(leads), need.Name)
 	if need.Window > 0 {
-		newest.Where("e.accepted_at > ?", now.Add(-need.Window).UnixMicro())
+		newest.Where("e.occurred_at > ?", now.Add(-need.Window).UnixMicro())
 	}
 	q := db.NewSelect().TableExpr("(?) AS e", newest).ColumnExpr(columns).Where("e.place <= ?", most).
-		OrderExpr("e.leads_id, e.accepted_at, e.seq").Limit(batchEvents + 1)
+		OrderExpr("e.leads_id, " + eventOrder).Limit(batchEvents + 1)
 	var rows []eventRow
 	if err := q.Scan(ctx, &rows); err != nil {
 		return fmt.Errorf("read events: %w", err)
@@ -416,7 +467,7 @@ func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, nee
 		return s.recordEvents(ctx, db, leads[half:], need, now, records)
 	}
 	for _, row := range rows {
-		e := waypost.RecordedEvent{At: row.AcceptedAt.Time}
+		e := waypost.RecordedEvent{At: row.OccurredAt.Time}
 		if need.Use != waypost.EventTimes {
 			if err := fromJSON(row.Properties, &e.Properties); err != nil {
 				return fmt.Errorf("event %d: %w", row.Seq, err)

@@ -71,8 +71,8 @@ func enteredSegments(p waypost.Publication) ([]string, error) {
 	return slices.DeleteFunc(distinct(ids), func(id string) bool { return id == "" }), nil
 }
 
-// watchAll watches segments and waits until their members are known: whoever becomes one
-// afterwards is told from whoever was one before. It is called before the transaction that names
+// watchAll watches segments and waits until their members are known, so that leads which enter
+// later can be distinguished from these. It is called before the transaction that names
 // them, which refuses those that do not exist.
 func (s *Store) watchAll(ctx context.Context, sc waypost.Scope, ids []string) error {
 	for _, id := range ids {
@@ -242,8 +242,8 @@ func dropWatch(ctx context.Context, tx bun.Tx, id string) error {
 	return nil
 }
 
-// fillSegment works out who is in a watched segment, if that is not known; nobody enters it by
-// that. It remembers how far it has come. A lead that enters the segment meanwhile, before
+// fillSegment works out who is in a watched segment, if that is not known; no journey begins
+// or ends by that. It remembers how far it has come. A lead that enters the segment meanwhile, before
 // fillSegment has come to it, does not enter either.
 func (s *Store) fillSegment(ctx context.Context, id string) error {
 	for {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,8 +25,11 @@ var fieldColumns = map[string]string{
 	"telephone": "l.telephone", "company": "l.company", "companyPhone": "l.company_phone", "companyEmail": "l.company_email",
 	"companyWebsite": "l.company_website", "externalId": "l.external_id", "openId": "l.open_id", "mobilePhone": "l.mobile_phone", "customFields": "l.custom_fields",
 	"consents": "l.consents", "test": "l.test",
+	segment.EmailFolded: "l.email_folded",
 }
 
+// condition is a condition of a segment in SQL, about a lead (alias l). It can be NULL where a field of the
+// lead is; a NOT around it is true then, as in memory.
 func (w whereOf) condition(c segment.Cond) condition {
 	switch c := c.(type) {
 	case segment.And:
@@ -78,10 +82,11 @@ func (w whereOf) field(c segment.Field) condition {
 	case string:
 		return w.s.compareText(column, c.Op, value)
 	}
-	if c.Op == segment.Unset {
-		return condition{text: column + " IS NULL"}
+	null := map[segment.Op]string{segment.Unset: " IS NULL", segment.Set: " IS NOT NULL"}
+	if c.Name == "mobilePhone" { // a list in JSON
+		null = map[segment.Op]string{segment.Unset: " = '[]'", segment.Set: " <> '[]'"}
 	}
-	return condition{text: column + " IS NOT NULL"}
+	return condition{text: column + null[c.Op]}
 }
 
 // moment compares a column, which holds microseconds, with a time that may lie between two
@@ -103,9 +108,12 @@ func (w whereOf) moment(column string, op segment.Op, at time.Time) condition {
 }
 
 func (w whereOf) atLeast(c segment.AtLeast) condition {
+	if w.s.ages.Far(c.Window) {
+		return w.atLeastByDay(c)
+	}
 	of := condition{"e.name = ?", []any{c.Event}}
 	if c.Window > 0 {
-		of.text, of.args = of.text+" AND e.accepted_at > ?", append(of.args, w.now.Add(-c.Window).UnixMicro())
+		of.text, of.args = of.text+" AND e.occurred_at > ?", append(of.args, w.now.Add(-c.Window).UnixMicro())
 	}
 	if w.many && w.s.hasStatistics() {
 		of.text, of.args = "e.org = ? AND e.stage = ? AND "+of.text, append([]any{w.sc.Org, w.sc.Stage}, of.args...)
@@ -120,5 +128,31 @@ func (w whereOf) atLeast(c segment.AtLeast) condition {
 		of.text, of.args = of.text+" LIMIT 1 OFFSET ?", append(of.args, c.N-1)
 	}
 	of.text += ")"
+	return of
+}
+
+// atLeastByDay is atLeast by the counts of days. Of the day in which the window begins it counts what
+// is known to lie in it: all events, or all but the first, which lies before it.
+func (w whereOf) atLeastByDay(c segment.AtLeast) condition {
+	of, n := condition{"ed.name = ?", []any{c.Event}}, "SUM(ed.n)"
+	if c.Window > 0 {
+		since := w.now.Add(-c.Window).UnixMicro()
+		of.text, of.args = of.text+" AND ed.day >= ? AND ed.last_at > ?", append(of.args, eventDay(since), since)
+		n = fmt.Sprintf("SUM(CASE WHEN ed.first_at > %d THEN ed.n ELSE ed.n - 1 END)", since)
+	}
+	if w.many && w.s.hasStatistics() {
+		of.text, of.args = "ed.org = ? AND ed.stage = ? AND "+of.text, append([]any{w.sc.Org, w.sc.Stage}, of.args...)
+		if c.N > 1 {
+			of.text = "EXISTS (SELECT 1 FROM (SELECT ed.leads_id FROM event_days AS ed WHERE " + of.text + " GROUP BY ed.leads_id HAVING " + n + " >= ?) AS ed WHERE ed.leads_id = l.leads_id)"
+			of.args = append(of.args, c.N)
+			return of
+		}
+	}
+	if c.N > 1 {
+		of.text = "(SELECT COALESCE(" + n + ", 0) FROM event_days AS ed WHERE ed.leads_id = l.leads_id AND " + of.text + ") >= ?"
+		of.args = append(of.args, c.N)
+		return of
+	}
+	of.text = "EXISTS (SELECT 1 FROM event_days AS ed WHERE ed.leads_id = l.leads_id AND " + of.text + ")"
 	return of
 }

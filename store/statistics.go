@@ -97,8 +97,10 @@ func (t tallies) walk(journeyID string, at place, entries []waypost.TimelineEntr
 		case waypost.WhatSkipped:
 			n.Skip(e.Reason, times)
 		}
+		if e.Way != "" {
+			n.Took(waypost.Edge{Way: e.Way, Next: e.Next}, times)
+		}
 		if e.Next != "" {
-			n.Took(e.Next, times)
 			counts.Node(e.Next).Entered += times
 			at = place{e.Version, e.Next}
 		}
@@ -231,6 +233,7 @@ func (r enrollmentRow) countIn(c *waypost.Counts) {
 	}
 	if r.GoalVersion > 0 {
 		r.goalOf(c).Enrollments++
+		r.countLead(c, waypost.GoalSum{Leads: 1})
 	}
 }
 
@@ -279,6 +282,8 @@ func (s *Store) FoldStatistics(ctx context.Context, limit int) (more bool, err e
 	return foldRows(ctx, s, limit, s.foldDeltas)
 }
 
+// foldDeltas adds deltas to the rows of all time, of their days (UTC) and of their hours. Sums of goals are
+// cut to what lies within each row's span.
 func (s *Store) foldDeltas(ctx context.Context, tx bun.Tx, deltas []deltaRow) error {
 	changes := map[statisticKey]*waypost.Counts{}
 	for _, row := range deltas {
@@ -297,6 +302,13 @@ func (s *Store) foldDeltas(ctx context.Context, tx bun.Tx, deltas []deltaRow) er
 		if err != nil {
 			return fmt.Errorf("delta %d: %w", row.ID, err)
 		}
+	}
+	for key, c := range changes {
+		var every time.Duration
+		if key.Span != allTime {
+			every = waypost.StatisticsSpan(key.Span).Duration()
+		}
+		c.Within(every, time.UnixMicro(key.From))
 	}
 	return s.addStatistics(ctx, tx, changes)
 }
@@ -371,11 +383,26 @@ func (s *Store) dropJourneyHours(ctx context.Context, tx bun.Tx, _ sweepPlace, r
 }
 
 // Statistics returns the statistics of a journey as they are at one moment, those of
-// versions in which nothing was counted left out. Whoever asks knows that the journey is
-// theirs. Hours before waypost.HistoryAge are not kept, and so must not be asked for.
-func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (_ waypost.Statistics, err error) {
+// versions in which nothing was counted left out. The caller has checked that the journey is of
+// its scope. Hours before waypost.HistoryAge are not kept, and so must not be asked for.
+func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (st waypost.Statistics, err error) {
 	defer wrap(&err, "read the statistics of journey %s", clip(q.JourneyID))
+	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+		st, err = s.statisticsIn(ctx, tx, q, true)
+		return err
+	})
+	return st, err
+}
+
+// statisticsIn is Statistics as a transaction sees them; without open, it leaves out what can still reach
+// a goal.
+func (s *Store) statisticsIn(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery, open bool) (_ waypost.Statistics, err error) {
 	r := statisticsReader{query: q, total: map[int]*waypost.Counts{}, later: map[int]*waypost.Counts{}}
+	if open {
+		if r.windows, err = s.openWindows(ctx, tx, q); err != nil {
+			return waypost.Statistics{}, err
+		}
+	}
 	if q.Span != "" {
 		r.points = make([]map[int]*waypost.Counts, q.To.Sub(q.From)/q.Span.Duration())
 	}
@@ -389,7 +416,12 @@ func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (_ wa
 		text += " UNION ALL " + columns + "span = ? AND from_at >= ? AND from_at < ? UNION ALL " + columns + "span = 'day' AND from_at >= ?"
 		args = append(args, q.JourneyID, string(q.Span), stamp{q.From}, stamp{day}, q.JourneyID, stamp{day})
 	}
-	rows, err := s.r.QueryContext(ctx, text, args...)
+	for _, w := range r.windows {
+		text += " UNION ALL SELECT 'open', from_at, version, counts FROM statistics WHERE journey_id = ? AND version IN (?)" +
+			" AND (span = 'hour' AND from_at >= ? AND from_at < ? OR span = 'day' AND from_at >= ?)"
+		args = append(args, q.JourneyID, bun.List(w.versions), stamp{w.hour}, stamp{w.day}, stamp{w.day})
+	}
+	rows, err := tx.QueryContext(ctx, text, args...)
 	if err != nil {
 		return waypost.Statistics{}, err
 	}
@@ -400,37 +432,161 @@ func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (_ wa
 		}
 		return r.take(row)
 	})
+	for _, w := range r.windows {
+		if err == nil {
+			err = s.openSince(ctx, tx, w, &r)
+		}
+	}
 	return r.statistics(), err
+}
+
+// openWindow is when enrollments of versions began that can still reach their goal.
+type openWindow struct {
+	since     time.Time
+	hour, day time.Time // the first ones that begin within it
+	versions  []int
+}
+
+// openWindows are those of the versions that are asked for.
+func (s *Store) openWindows(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery) (list []openWindow, err error) {
+	var goals []journeyGoalRow
+	query := tx.NewSelect().Model(&goals).Column("version", "within_ms").Where("journey_id = ?", cleanText(q.JourneyID)).Order("within_ms", "version")
+	if q.Version != 0 {
+		query.Where("version = ?", q.Version)
+	}
+	if err := query.Scan(ctx); err != nil {
+		return nil, fmt.Errorf("read goals: %w", err)
+	}
+	for i, g := range goals {
+		if i == 0 || g.WithinMs != goals[i-1].WithinMs {
+			w := openWindow{since: s.time().Add(-time.Duration(g.WithinMs) * time.Millisecond)}
+			w.hour = w.since.Add(time.Hour - time.Microsecond).Truncate(time.Hour)
+			w.day = w.since.Add(24*time.Hour - time.Microsecond).Truncate(24 * time.Hour)
+			list = append(list, w)
+		}
+		last := &list[len(list)-1]
+		last.versions = append(last.versions, g.Version)
+	}
+	return list, nil
+}
+
+// openSince takes what is open of the hour in which a window begins: the enrollments are read.
+func (s *Store) openSince(ctx context.Context, tx bun.Tx, w openWindow, r *statisticsReader) error {
+	type openRow struct {
+		Version int    `bun:"version"`
+		HeldOut bool   `bun:"held_out"`
+		Hour    int64  `bun:"hour"` // of the entry before
+		NodeID  string `bun:"node_id"`
+		Arm     int    `bun:"arm"`
+		N       int    `bun:"n"`
+	}
+	read := func(version, node, arm, join string) error {
+		var rows []openRow
+		err := tx.NewSelect().TableExpr("enrollments AS e").
+			ColumnExpr(version+" AS version, e.status = ? AS held_out, COALESCE(e.before_at / 3600000000, -1) AS hour, "+node+" AS node_id, "+arm+" AS arm, count(*) AS n", waypost.EnrollmentHeldOut).
+			Join(join).Join("LEFT JOIN conversions AS cv ON cv.enrollment_id = e.id").
+			// An id is minted in the second in which the enrollment is made.
+			Where("e.id >= ? AND e.id < ?", waypost.FirstID(waypost.PrefixEnrollment, w.since.Add(-time.Minute)), waypost.FirstID(waypost.PrefixEnrollment, w.hour.Add(time.Minute))).
+			Where("e.created_at >= ? AND e.created_at < ?", stamp{w.since}, stamp{w.hour}).
+			Where("e.journey_id = ? AND e.goal_version IN (?) AND cv.enrollment_id IS NULL", r.query.JourneyID, bun.List(w.versions)).
+			GroupExpr("1, 2, 3, 4, 5").Scan(ctx, &rows)
+		for _, row := range rows {
+			var c waypost.Counts
+			t := &c.Goal
+			switch {
+			case row.NodeID != "":
+				t = c.Node(row.NodeID).Arm(row.Arm)
+			case row.HeldOut:
+				t = &c.Control
+			}
+			var before time.Time
+			if row.Hour >= 0 {
+				before = time.Unix(row.Hour*3600, 0)
+			}
+			t.Of(before).Open = row.N
+			r.open(w.hour.Add(-time.Hour), row.Version, &c, 1)
+		}
+		return wrapped(err, "count enrollments that can still convert")
+	}
+	if !w.since.Before(w.hour) {
+		return nil
+	}
+	if err := read("e.goal_version", "''", "0", ""); err != nil {
+		return err
+	}
+	return read("sa.version", "sa.node_id", "sa.arm", "JOIN split_arms AS sa ON sa.enrollment_id = e.id AND sa.counts")
 }
 
 // statisticsReader puts together what the rows of a journey say.
 type statisticsReader struct {
-	query  waypost.StatisticsQuery
-	total  map[int]*waypost.Counts
-	points []map[int]*waypost.Counts // what changed within each
-	later  map[int]*waypost.Counts   // what changed after them
+	query   waypost.StatisticsQuery
+	windows []openWindow
+	total   map[int]*waypost.Counts
+	points  []map[int]*waypost.Counts // what changed within each
+	later   map[int]*waypost.Counts   // what changed after them
 }
 
+// take adds a row to the result: a delta that is not folded yet (Span ""), or a folded row.
 func (r *statisticsReader) take(row statisticRow) error {
 	if r.query.Version != 0 && row.Version != r.query.Version {
 		return nil
 	}
 	if row.Span == "" {
 		return eachDelta(row.Counts, func(hour int64, c *waypost.Counts, times int) {
+			at := time.Unix(hour*3600, 0)
 			countsOf(r.total, row.Version).Add(c, times)
-			r.change(time.Unix(hour*3600, 0), row.Version, c, times)
+			r.change(at, row.Version, c, times)
+			if w := r.window(row.Version); w != nil && !at.Before(w.hour) {
+				r.open(at, row.Version, c.Open(), times)
+			}
 		})
 	}
 	var c waypost.Counts
 	if err := fromJSON(row.Counts, &c); err != nil {
 		return err
 	}
-	if row.Span == allTime {
+	switch row.Span {
+	case allTime:
 		countsOf(r.total, row.Version).Add(&c, 1)
-	} else {
+	case "open":
+		r.open(time.UnixMicro(row.From), row.Version, c.Open(), 1)
+	default:
 		r.change(time.UnixMicro(row.From), row.Version, &c, 1)
 	}
 	return nil
+}
+
+// window is that of a version, nil without a goal.
+func (r *statisticsReader) window(version int) *openWindow {
+	for i := range r.windows {
+		if slices.Contains(r.windows[i].versions, version) {
+			return &r.windows[i]
+		}
+	}
+	return nil
+}
+
+// open notes what is open of an hour or a day. An interval of the series that lies in the window
+// as a whole tells it by itself, see statistics.
+func (r *statisticsReader) open(at time.Time, version int, c *waypost.Counts, times int) {
+	countsOf(r.total, version).Add(c, times)
+	if r.query.Span == "" || at.Before(r.query.From) || !at.Before(r.query.To) {
+		return
+	}
+	if i := int(at.Sub(r.query.From) / r.query.Span.Duration()); !r.whole(i, version) {
+		r.change(at, version, c, times)
+	}
+}
+
+// whole tells whether an interval lies in the window of a version.
+func (r *statisticsReader) whole(i, version int) bool {
+	w := r.window(version)
+	return w != nil && !r.from(i).Before(w.hour)
+}
+
+// from is when an interval begins.
+func (r *statisticsReader) from(i int) time.Time {
+	return r.query.From.Add(time.Duration(i) * r.query.Span.Duration())
 }
 
 // change notes what changed in an interval that begins at a time.
@@ -475,12 +631,15 @@ func (r *statisticsReader) statistics() waypost.Statistics {
 	}
 	back(r.later)
 	for i := len(r.points) - 1; i >= 0; i-- {
-		point := waypost.StatisticsPoint{From: r.query.From.Add(time.Duration(i) * r.query.Span.Duration()), Versions: map[int]*waypost.Counts{}}
+		point := waypost.StatisticsPoint{From: r.from(i), Versions: map[int]*waypost.Counts{}}
 		for version, c := range standing {
 			countsOf(point.Versions, version).AddStanding(c, 1)
 		}
 		for version, c := range r.points[i] {
 			countsOf(point.Versions, version).AddFlows(c, 1)
+			if r.whole(i, version) {
+				countsOf(point.Versions, version).AddFlows(c.Open(), 1)
+			}
 		}
 		point.Versions = trimmed(point.Versions)
 		st.Series[i] = point

@@ -21,22 +21,21 @@ type Store struct {
 	r, w     *bun.DB
 	planned  *sql.DB // of PostgreSQL alone, see query
 	postgres bool    // only files db_* ask
-	// On SQLite, lanes orders the writers. The one that writes has the statements that are
+	// On SQLite, writers is where transactions queue. The one that writes has the statements that are
 	// prepared for the connection of w, by their texts, and notes the texts that it missed.
-	lanes    lanes
+	writers  writerQueue
 	prepared map[string]*sql.Stmt
 	missed   []string
 
-	exports chan struct{} // holds one for each export that runs
-
-	enrolling together[*arrival]    // see enrollTogether
-	accepting together[*acceptance] // see acceptTogether
+	enrolling sharedWrites[*waitingEnrollment] // see enrollTogether
+	accepting sharedWrites[*acceptance]        // see acceptTogether
 
 	entrances Entrances // see SetEntrances
 
 	versions *lru.Cache[versionKey, waypost.JourneyVersion]
 	rules    *lru.Cache[versionKey, versionRules]
 	goals    Goals                                // decides what reaches a goal
+	ages     waypost.EventAges                    // see SetEventAges
 	segments *lru.Cache[string, *segment.Segment] // by their texts
 	briefing string                               // see Briefing
 
@@ -57,7 +56,7 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	rules, _ := lru.New[versionKey, versionRules](maxVersions)
 	segments, _ := lru.New[string, *segment.Segment](maxCompiled)
 	s := &Store{
-		prepared: map[string]*sql.Stmt{}, exports: make(chan struct{}, maxExports), versions: versions, rules: rules, segments: segments, keys: keys, now: now,
+		prepared: map[string]*sql.Stmt{}, versions: versions, rules: rules, segments: segments, keys: keys, now: now,
 	}
 	if err := s.connect(loc); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (r subscriptionRow) subscription() (waypost.Subscription, error) {
 	return s, fromJSON(r.Happenings, &s.On)
 }
 
-// subscriptionTypeRow is a type that a subscription is told.
+// subscriptionTypeRow is a type of messages that a subscription gets.
 type subscriptionTypeRow struct {
 	bun.BaseModel `bun:"table:subscription_types,alias:st"`
 
@@ -85,12 +85,13 @@ func (s *Store) CreateSubscription(ctx context.Context, by waypost.Caller, sub w
 		if err := s.audit(ctx, tx, author, "subscription.create", sub.ID, nil, auditedSubscription(sub)); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, sub)
+		return s.keepResult(ctx, tx, sub)
 	})
 	return sub, err
 }
 
-// checkSubscribed finds out whether what a change of a subscription names is there.
+// checkSubscribed is NotFound if the scope lacks the webhook of a changed subscription, or a journey that
+// is new in it.
 func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope, before, after waypost.Subscription) error {
 	missing, err := s.missingWebhooks(ctx, tx, sc, []string{after.WebhookID})
 	if err != nil {
@@ -111,8 +112,8 @@ func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope
 	return nil
 }
 
-// setTypes writes what a subscription is told. What it was told before of the same journey it
-// has been told since then.
+// setTypes stores the types of messages that a subscription gets. A type that it had before for the same
+// journey keeps its Since.
 func (s *Store) setTypes(ctx context.Context, tx bun.Tx, row subscriptionRow, sub waypost.Subscription, before []subscriptionTypeRow) error {
 	rows := mapped(sub.On, func(h waypost.Happening) subscriptionTypeRow {
 		r := subscriptionTypeRow{
@@ -227,7 +228,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, by waypost.Caller, id st
 		if err := s.audit(ctx, tx, author, "subscription.delete", sub.ID, auditedSubscription(sub), nil); err != nil {
 			return err
 		}
-		// Of what is pending an attempt is under way, or comes soon, which finds out by itself.
+		// Not those that are pending: their next attempt is under way, or soon due and held.
 		return s.notifyRounds(ctx, tx, true, "d.org = ? AND d.stage = ? AND d.trouble IN ('retrying', 'deferred') AND d.enrollment_id = ? AND d.leads_id = 0",
 			sc.Org, sc.Stage, row.ID)
 	})

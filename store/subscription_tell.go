@@ -46,8 +46,8 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m.Format(waypost.TimeFormat))
 }
 
-// Members of data that a statement has written, see object. The names are of the time when it
-// is told.
+// Members of data that a statement has written, see object. The names are of the time when
+// the message is made.
 type (
 	enrollmentEnded struct {
 		EnrollmentID string                   `json:"enrollmentId"`
@@ -93,7 +93,7 @@ type (
 	}
 )
 
-// named is told of something that is looked up before.
+// named is the data of an announcement that has names, which are looked up before.
 type named interface{ name(names map[string]string) }
 
 func (d *enrollmentEnded) name(names map[string]string) { d.JourneyName = nameOf(names, d.JourneyID) }
@@ -111,8 +111,8 @@ func nameOf(names map[string]string, id string) *string {
 	return &name
 }
 
-// told is the data of an announcement as it is sent, without names.
-func (r announcementRow) told() (any, error) {
+// body is the data of an announcement as it is sent, without names.
+func (r announcementRow) body() (any, error) {
 	var data named
 	switch r.Type {
 	case waypost.EnrollmentEnded:
@@ -222,8 +222,8 @@ func (s *Store) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (ba
 	if len(stored) == 0 {
 		return nil, nil
 	}
-	if fresh, err := s.insertDeliveries(ctx, tx, deliveries); err != nil || len(fresh) < len(deliveries) {
-		return nil, fmt.Errorf("store deliveries, of which %d of %d are new: %w", len(fresh), len(deliveries), err)
+	if inserted, err := s.insertDeliveries(ctx, tx, deliveries); err != nil || len(inserted) < len(deliveries) {
+		return nil, fmt.Errorf("store deliveries, of which %d of %d are new: %w", len(inserted), len(deliveries), err)
 	}
 	if err := s.insertMessages(ctx, tx, messages); err != nil {
 		return nil, err
@@ -235,9 +235,9 @@ func (s *Store) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (ba
 	return batches, err
 }
 
-// bodies writes what announcements are told as.
+// bodies encodes announcements as they are sent.
 func (s *Store) bodies(ctx context.Context, tx bun.Tx, rows []announcementRow) ([][]byte, error) {
-	data, err := decoded(rows, announcementRow.told)
+	data, err := decoded(rows, announcementRow.body)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type suppressionRow struct {
 func newSuppressionRow(sc waypost.Scope, s waypost.Suppression) (suppressionRow, error) {
 	row := suppressionRow{
 		ID: s.ID, Scope: sc, Channel: s.Channel, MobilePhone: nullable(s.MobilePhone), Email: nullable(s.Email),
-		EmailFolded: nullable(foldText(s.Email)), ExternalID: nullable(s.ExternalID), CreatedAt: stamp{s.CreatedAt},
+		EmailFolded: nullable(waypost.FoldText(s.Email)), ExternalID: nullable(s.ExternalID), CreatedAt: stamp{s.CreatedAt},
 	}
 	var p waypost.Problems
 	checkText(&p, "channel", s.Channel)
@@ -64,7 +64,7 @@ func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup wa
 				if err := s.audit(ctx, tx, author, "suppression.create", sup.ID, nil, auditedSuppression(sup)); err != nil {
 					return err
 				}
-				return s.keep(ctx, tx, sup)
+				return s.keepResult(ctx, tx, sup)
 			}
 			var there []suppressionRow
 			err = tx.NewSelect().Model(&there).Where("s.org = ? AND s.stage = ? AND s.channel = ?", sc.Org, sc.Stage, row.Channel).
@@ -75,7 +75,7 @@ func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup wa
 			if len(there) > 0 {
 				sup = there[0].suppression()
 				sup.Existed = true
-				return s.keep(ctx, tx, sup)
+				return s.keepResult(ctx, tx, sup)
 			}
 		}
 		return errors.New("suppressions of the address come and go")
@@ -83,7 +83,7 @@ func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup wa
 	return sup, err
 }
 
-// auditedSuppression is what the audit log tells of a suppression: not the address.
+// auditedSuppression is a suppression as its audit entries show it: without the address.
 func auditedSuppression(s waypost.Suppression) fields {
 	return fields{"channel": s.Channel, "address": s.AddressKind()}
 }
@@ -120,8 +120,8 @@ const suppressionsOf = `SELECT l.leads_id, s.id, s.channel FROM leads AS l JOIN 
 	UNION SELECT p.leads_id, s.id, s.channel FROM lead_phones AS p JOIN suppressions AS s
 		ON s.org = p.org AND s.stage = p.stage AND s.mobile_phone = p.phone WHERE p.leads_id IN (?)`
 
-// SuppressedChannels returns the channels that leads are suppressed in. Whoever asks knows
-// that the leads are theirs.
+// SuppressedChannels returns the channels that leads are suppressed in. The caller has
+// checked that the leads are of its scope.
 func (s *Store) SuppressedChannels(ctx context.Context, leads []int64) (channels map[int64][]string, err error) {
 	defer wrap(&err, "look for suppressions")
 	channels = map[int64][]string{}

@@ -48,6 +48,8 @@ func signingPurpose(id string) string   { return "webhook/" + id + "/signing-sec
 func clientKeyPurpose(id string) string { return "webhook/" + id + "/tls-client-key" }
 func previousPurpose(id string) string  { return "webhook/" + id + "/previous-signing-secret" }
 
+// newWebhookRow is the row of a webhook, its secrets sealed. BadRequest if a text holds what the database
+// cannot store.
 func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
 		ID: w.ID, Scope: sc, Name: w.Name, NameFolded: foldName(w.Name), URL: w.URL,
@@ -114,20 +116,20 @@ func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
 	return w, nil
 }
 
-// keepUnreadable leaves what could not be read as it was stored, in the row of an update
-// that does not set it.
-func (r *webhookRow) keepUnreadable(before webhookRow, w *waypost.Webhook) {
-	keep := func(why *error, belongs bool, column *[]byte, sealed []byte) {
+// leaveUnreadable copies secrets that could not be decrypted from the row before an update, unless the
+// update sets them. w.Unreadable then names only those.
+func (r *webhookRow) leaveUnreadable(before webhookRow, w *waypost.Webhook) {
+	leave := func(why *error, belongs bool, column *[]byte, sealed []byte) {
 		if *why != nil && belongs && *column == nil {
 			*column = sealed
 		} else {
 			*why = nil
 		}
 	}
-	keep(&w.Unreadable.Password, w.BasicAuth != nil, &r.BasicPassword, before.BasicPassword)
-	keep(&w.Unreadable.ClientKey, w.TLS != nil, &r.ClientKey, before.ClientKey)
-	keep(&w.Unreadable.SigningSecret, true, &r.SigningSecret, before.SigningSecret)
-	keep(&w.Unreadable.PreviousSigningSecret, true, &r.PreviousSecret, before.PreviousSecret)
+	leave(&w.Unreadable.Password, w.BasicAuth != nil, &r.BasicPassword, before.BasicPassword)
+	leave(&w.Unreadable.ClientKey, w.TLS != nil, &r.ClientKey, before.ClientKey)
+	leave(&w.Unreadable.SigningSecret, true, &r.SigningSecret, before.SigningSecret)
+	leave(&w.Unreadable.PreviousSigningSecret, true, &r.PreviousSecret, before.PreviousSecret)
 }
 
 // CreateWebhook stores a new webhook under an id minted here and returns it.
@@ -150,7 +152,7 @@ func (s *Store) CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.
 		if err := s.auditWebhook(ctx, tx, author, "webhook.create", nil, &created); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, created)
+		return s.keepResult(ctx, tx, created)
 	})
 	return created, err
 }
@@ -229,7 +231,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, by waypost.Caller, id string,
 		if row, err = s.newWebhookRow(sc, w); err != nil {
 			return err
 		}
-		row.keepUnreadable(stored, &w)
+		row.leaveUnreadable(stored, &w)
 		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}

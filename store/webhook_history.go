@@ -241,6 +241,7 @@ func (s *Store) FoldWebhookHistory(ctx context.Context, limit int) (more bool, e
 	return foldRows(ctx, s, limit, s.foldWebhookDeltas)
 }
 
+// foldWebhookDeltas adds deltas to the hours of their webhooks. Those of deleted webhooks are dropped.
 func (s *Store) foldWebhookDeltas(ctx context.Context, tx bun.Tx, deltas []webhookDeltaRow) error {
 	// Locked until the end, so that one call at a time changes the hours of a webhook.
 	var webhooks []string

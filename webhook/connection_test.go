@@ -94,7 +94,7 @@ func TestKeptConnectionClosed(t *testing.T) {
 	}
 }
 
-func TestFreshConnectionClosedIsNotRepeated(t *testing.T) {
+func TestNewConnectionClosedIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int32
 	url := listen(t, func(_ int, conn *net.TCPConn) {

@@ -138,7 +138,7 @@ func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, 
 			return nil, errDials
 		}
 		// net/http lets a dial outlive its request. Without this a receiver that
-		// drops packets would gather open sockets at the rate of its messages.
+		// drops packets would collect open sockets at the rate of its messages.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, x.by)
 		defer cancel()

@@ -24,7 +24,7 @@ func TestRepeatedOnceOnANewConnection(t *testing.T) {
 	const kept = 30
 	var requests, conns atomic.Int32
 	var hangUp, all atomic.Bool
-	together := make(chan struct{})
+	allSent := make(chan struct{})
 	url := listen(t, func(_ int, conn *net.TCPConn) {
 		conns.Add(1)
 		for i, r := 0, bufio.NewReader(conn); readRequest(r); i++ {
@@ -33,9 +33,9 @@ func TestRepeatedOnceOnANewConnection(t *testing.T) {
 				return
 			}
 			if n == kept {
-				close(together)
+				close(allSent)
 			}
-			<-together
+			<-allSent
 			io.WriteString(conn, ok(""))
 		}
 	})

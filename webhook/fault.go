@@ -58,6 +58,8 @@ func faultOf(ctx context.Context, err error) *fault {
 	return &fault{waypost.ClassNetwork, networkFault(err)}
 }
 
+// tlsFault says what is wrong with TLS, without text of the receiver; "" if the error is of something
+// else.
 func tlsFault(err error) string {
 	var invalid x509.CertificateInvalidError
 	var op *net.OpError

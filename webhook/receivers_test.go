@@ -137,20 +137,20 @@ func TestReceivers(t *testing.T) {
 				check("another attempt", send(trusted, id, body), "true 200  stored before")
 			}
 			atOnce, atOnceBody := message(waypost.MessageVersion)
-			var fresh atomic.Int32
+			var storedNow atomic.Int32
 			var sending sync.WaitGroup
 			for range 16 {
 				sending.Go(func() {
 					switch got := send(trusted, atOnce, atOnceBody); got {
 					case "true 200  stored":
-						fresh.Add(1)
+						storedNow.Add(1)
 					default:
 						check("one of several at once", got, "true 200  stored before")
 					}
 				})
 			}
-			if sending.Wait(); fresh.Load() != 1 {
-				t.Errorf("of several at once, %d were stored", fresh.Load())
+			if sending.Wait(); storedNow.Load() != 1 {
+				t.Errorf("of several at once, %d were stored", storedNow.Load())
 			}
 			if got, err := os.ReadFile(filepath.Join(inbox, id+".json")); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("stored %s, %v", got, err)

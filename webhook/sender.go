@@ -92,6 +92,8 @@ func (s *Sender) Send(ctx context.Context, w waypost.Webhook, messageID string, 
 	return o
 }
 
+// post makes one POST within the webhook's time-out, from the resolution of the name to the end of the
+// answer. at is the time of the signature.
 func (s *Sender) post(ctx context.Context, w *waypost.Webhook, messageID string, body []byte, at time.Time) waypost.Outcome {
 	timeout := time.Duration(w.TimeoutMs) * time.Millisecond
 	if timeout <= 0 {

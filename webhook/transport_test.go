@@ -405,7 +405,7 @@ func TestUnusedSettingsAreDropped(t *testing.T) {
 
 // A thousand settings, several of them in use at a time, hold no more connections than
 // are allowed, and leave none behind, and no goroutine.
-func TestSettingsDoNotGather(t *testing.T) {
+func TestSettingsDoNotPileUp(t *testing.T) {
 	for http2, settings := range map[bool]int{false: 1000, true: 2 * maxOwn} {
 		t.Run(fmt.Sprintf("HTTP/2 %t", http2), func(t *testing.T) {
 			ours := newAuthority(t, "ours")

@@ -137,6 +137,8 @@ func (o *Options) checkURL(raw string, u *url.URL) string {
 	return o.checkHost(u.Hostname(), strings.HasPrefix(u.Host, "["))
 }
 
+// checkHost says why a host is refused, and "" if it is not. A name is looked up only when a message
+// is sent, and its addresses are checked then.
 func (o *Options) checkHost(host string, bracketed bool) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		switch {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// gatherTime is how long enrollments that are in no hurry wait for others of their
+	// groupTime is how long enrollments that are in no hurry wait for others of their
 	// journey version, to share a workflow: nearly all that Temporal does for a workflow is
 	// the same whatever it drives.
-	gatherTime = 300 * time.Millisecond
-	// quietTime is how long nobody else enrolls before one that does not gather: a quiet
-	// system gives each enrollment a workflow of its own.
+	groupTime = 300 * time.Millisecond
+	// quietTime is how long nobody else enrolls before one that does not wait for others: a
+	// quiet system gives each enrollment a workflow of its own.
 	quietTime = 500 * time.Millisecond
 	// shareTime is how long others wait for a batch that is being sent, to share the next one.
 	shareTime = 50 * time.Millisecond
@@ -31,16 +31,16 @@ type Engine interface {
 	// SendAhead sends the first messages of claimed enrollments, if it can. It tells
 	// whether their workflow is in no hurry: messages may have been sent, or the journey
 	// begins with a wait for a time. If others are to share the workflow, retries are coalesced.
-	SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool)
+	SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (canWait bool)
 	// Failed is called with what the database or Temporal could not do.
 	Failed(error)
 }
 
-// Bell is rung by processes that have no pump.
-type Bell interface {
-	// Await waits until somebody has rung, or some seconds. An error means that nobody
-	// can be heard.
-	Await(ctx context.Context) (rung bool, err error)
+// Signal is sent by processes that have no pump.
+type Signal interface {
+	// Await waits for a signal, for some seconds at most. An error means that none can
+	// come now.
+	Await(ctx context.Context) (signaled bool, err error)
 }
 
 // Enroll stores an enrollment of the API and sees to it that it is started. It is claimed as
@@ -62,18 +62,18 @@ func (p *Pump) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollme
 
 // AcceptEvent stores an event, and sees to it that the enrollments which it begins are started,
 // as Enroll does.
-func (p *Pump) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error) {
+func (p *Pump) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, err error) {
 	if p.refused.Load() > 0 {
 		return p.outbox.AcceptEvent(ctx, by, e)
 	}
-	fresh, claimed, err := p.outbox.AcceptEventClaimed(ctx, by, e)
+	inserted, claimed, err := p.outbox.AcceptEventClaimed(ctx, by, e)
 	if err != nil {
-		return fresh, err
+		return inserted, err
 	}
 	for _, c := range claimed {
 		p.toSend.add(c)
 	}
-	return fresh, nil
+	return inserted, nil
 }
 
 // claimEnrollments claims what nobody has claimed as it was stored.
@@ -104,8 +104,8 @@ func (p *Pump) sendEnrollments(ctx context.Context) {
 		sent := make(chan struct{})
 		p.sending.Go(func() {
 			defer close(sent)
-			if patient := p.sendAhead(ctx, claimed, !alone); patient && !alone {
-				p.gather(claimed)
+			if canWait := p.sendAhead(ctx, claimed, !alone); canWait && !alone {
+				p.group(claimed)
 			} else {
 				p.toStart.add(claimed)
 			}
@@ -116,7 +116,7 @@ func (p *Pump) sendEnrollments(ctx context.Context) {
 
 // sendAhead sends first messages, unless Temporal is away. It returns what Engine.SendAhead
 // does, or true if that takes too long.
-func (p *Pump) sendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (patient bool) {
+func (p *Pump) sendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (canWait bool) {
 	if p.refused.Load() > 0 {
 		return false
 	}
@@ -127,15 +127,15 @@ func (p *Pump) sendAhead(ctx context.Context, claimed waypost.Cohort, coalesce b
 		done <- p.engine.SendAhead(ctx, claimed, coalesce)
 	})
 	select {
-	case patient := <-done:
-		return patient
+	case canWait := <-done:
+		return canWait
 	case <-time.After(sendTime):
 		return true
 	}
 }
 
-// gatherings are claimed enrollments that wait for others of their journey version.
-type gatherings struct {
+// grouping are claimed enrollments that wait for others of their journey version.
+type grouping struct {
 	mu     sync.Mutex
 	groups map[version]*waypost.Cohort
 }
@@ -147,24 +147,24 @@ type version struct {
 
 func versionOf(c waypost.Cohort) version { return version{c.Version.JourneyID, c.Version.Version} }
 
-// gather has enrollments started together with those that come within gatherTime, or as
-// soon as they are as many as share a workflow.
-func (p *Pump) gather(claimed waypost.Cohort) {
-	p.gathering.mu.Lock()
-	defer p.gathering.mu.Unlock()
+// group starts a workflow for the enrollments and those that come within groupTime, or as
+// soon as they are waypost.MaxCohort.
+func (p *Pump) group(claimed waypost.Cohort) {
+	p.grouping.mu.Lock()
+	defer p.grouping.mu.Unlock()
 	of := versionOf(claimed)
-	group := p.gathering.groups[of]
+	group := p.grouping.groups[of]
 	if group != nil && len(group.Members)+len(claimed.Members) > waypost.MaxCohort {
 		p.startGroup(group)
 		group = nil
 	}
 	if group == nil {
 		group = &waypost.Cohort{Version: claimed.Version}
-		p.gathering.groups[of] = group
-		time.AfterFunc(gatherTime, func() {
-			p.gathering.mu.Lock()
-			defer p.gathering.mu.Unlock()
-			if p.gathering.groups[of] == group { // it was not full before
+		p.grouping.groups[of] = group
+		time.AfterFunc(groupTime, func() {
+			p.grouping.mu.Lock()
+			defer p.grouping.mu.Unlock()
+			if p.grouping.groups[of] == group { // it was not full before
 				p.startGroup(group)
 			}
 		})
@@ -175,7 +175,7 @@ func (p *Pump) gather(claimed waypost.Cohort) {
 }
 
 func (p *Pump) startGroup(group *waypost.Cohort) {
-	delete(p.gathering.groups, versionOf(*group))
+	delete(p.grouping.groups, versionOf(*group))
 	p.toStart.add(*group)
 }
 
@@ -218,11 +218,11 @@ func (p *Pump) startClaimed(ctx context.Context, claimed waypost.Cohort) error {
 func (p *Pump) startClaimedLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
-	p.gathering.mu.Lock()
-	for _, group := range p.gathering.groups {
+	p.grouping.mu.Lock()
+	for _, group := range p.grouping.groups {
 		p.startGroup(group)
 	}
-	p.gathering.mu.Unlock()
+	p.grouping.mu.Unlock()
 	for _, claimed := range append(p.toStart.takeAll(), p.toSend.takeAll()...) {
 		if err := p.startClaimed(ctx, claimed); err != nil {
 			p.log.Warn("enrollments could not be started before the end; others start them", "enrollments", len(claimed.Members), "error", err)

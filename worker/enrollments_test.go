@@ -98,7 +98,7 @@ type starting struct {
 	Starter
 	started chan waypost.Cohort
 	away    error
-	send    func(waypost.Cohort) (patient bool)
+	send    func(waypost.Cohort) (canWait bool)
 
 	mu     sync.Mutex
 	sent   []waypost.Cohort
@@ -178,7 +178,7 @@ func (s *starting) want(t *testing.T, what string, want ...int) {
 // In a quiet system each enrollment has a workflow of its own, at once. Of those that come
 // soon after each other the first messages go at once, and they share a workflow with
 // others of their version.
-func TestEnrollmentsGather(t *testing.T) {
+func TestEnrollmentsShareWorkflows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, s := &waiting{}, &starting{}
@@ -194,7 +194,7 @@ func TestEnrollmentsGather(t *testing.T) {
 		if len(s.sent) != 3+6 || !slices.Equal(s.spread, []bool{true, true, true, true, false, false, false, false, false}) {
 			t.Errorf("%d messages were sent at once, alone %v", len(s.sent), s.spread)
 		}
-		time.Sleep(gatherTime - time.Millisecond)
+		time.Sleep(groupTime - time.Millisecond)
 		s.want(t, "too early")
 		time.Sleep(time.Millisecond)
 		got := s.sizes()
@@ -203,7 +203,7 @@ func TestEnrollmentsGather(t *testing.T) {
 			t.Errorf("cohorts of %v share workflows, want 3 of one version and 2 of the other", got)
 		}
 		enroll(t, p, 1, waypost.MaxCohort+1)
-		time.Sleep(gatherTime)
+		time.Sleep(groupTime)
 		s.want(t, "many", waypost.MaxCohort, 1)
 		if len(o.marked) != 8 || o.claims != 0 {
 			t.Errorf("%d cohorts are marked as started, and %d enrollments were looked for", len(o.marked), o.claims)
@@ -263,7 +263,7 @@ func TestSendAheadHangs(t *testing.T) {
 		s.want(t, "too early")
 		time.Sleep(time.Millisecond)
 		s.want(t, "the first, which was alone", 1)
-		time.Sleep(shareTime + gatherTime)
+		time.Sleep(shareTime + groupTime)
 		s.want(t, "the second", 1)
 		goes <- true
 		goes <- true
@@ -290,7 +290,7 @@ func TestEnrollWhileTemporalIsAway(t *testing.T) {
 		}
 		s.away = nil
 		o.add(1)
-		time.Sleep(maxPumpWait + sweepEvery + gatherTime)
+		time.Sleep(maxPumpWait + sweepEvery + groupTime)
 		s.want(t, "back", 1)
 		enroll(t, p, 1, 1)
 		if len(s.sent) != 2 {
@@ -313,7 +313,7 @@ func TestEnrollFails(t *testing.T) {
 	})
 }
 
-// What another process has written is found at once if that rings, and else by looking.
+// What another process has written is found at once if that sends a signal, and else by looking.
 func TestUnheardEnrollment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -321,11 +321,11 @@ func TestUnheardEnrollment(t *testing.T) {
 		p, _ := pumping(t, o, s)
 		o.add(3)
 		p.Enrolled()
-		time.Sleep(gatherTime)
-		s.want(t, "rung for", 3)
+		time.Sleep(groupTime)
+		s.want(t, "signaled", 3)
 		o.add(1)
 		time.Sleep(sweepEvery)
-		s.want(t, "not rung for", 1)
+		s.want(t, "not signaled", 1)
 	})
 }
 
@@ -354,7 +354,7 @@ func TestBusyPumpClaimsNoMore(t *testing.T) {
 }
 
 // What a pump has claimed is started when it stops: nobody else would for some seconds.
-func TestStopStartsWhatGathers(t *testing.T) {
+func TestStopStartsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, s := &waiting{}, &starting{}
@@ -384,14 +384,14 @@ func TestEventsBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, s := &waiting{}, &starting{}
 		p, _ := pumping(t, o, s)
-		if fresh, err := p.AcceptEvent(t.Context(), waypost.Scope{}, waypost.Event{}); !fresh || err != nil {
-			t.Fatal(fresh, err)
+		if inserted, err := p.AcceptEvent(t.Context(), waypost.Scope{}, waypost.Event{}); !inserted || err != nil {
+			t.Fatal(inserted, err)
 		}
 		synctest.Wait()
 		if len(s.sent) != 2 {
 			t.Errorf("%d groups were sent at once", len(s.sent))
 		}
-		time.Sleep(gatherTime)
+		time.Sleep(groupTime)
 		s.want(t, "both", 1, 1)
 		o.mu.Lock()
 		o.err = errors.New("away")

@@ -14,11 +14,11 @@ import (
 )
 
 // Outbox is where accepted enrollments, launches, imports and redeliveries wait for
-// their workflow, and notices for the workflow to be told.
+// their workflow, and notices until their workflow is signaled.
 type Outbox interface {
 	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
-	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, err error)
-	AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (fresh bool, claimed []waypost.Cohort, err error)
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, err error)
+	AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, claimed []waypost.Cohort, err error)
 	EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
 	ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error)
 	FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error)
@@ -48,9 +48,11 @@ type Outbox interface {
 
 	CheckSegments(ctx context.Context, limit int) (more, acted bool, err error)
 	ReadSegments(ctx context.Context) (more, acted bool, err error)
+	LookAtWaits(ctx context.Context, limit int) (more, acted bool, err error)
 
 	SweepCanceled(ctx context.Context, limit int) (more bool, err error)
-	SettleLaunches(ctx context.Context) (more bool, err error)
+	AnnounceEndedLaunches(ctx context.Context) (more bool, err error)
+	ReleaseHeld(ctx context.Context, after string) (next string, err error)
 
 	FoldStatistics(ctx context.Context, limit int) (more bool, err error)
 
@@ -72,25 +74,25 @@ type Starter interface {
 // Pump is the only way of enrollments, launches, imports, redeliveries and notices
 // into Temporal.
 // Enrollments of the API wait in toSend until their first messages are sent; then, if they
-// are in no hurry, in gathering; and in toStart until their workflow is started. Those of
+// are in no hurry, in grouping; and in toStart until their workflow is started. Those of
 // the same journey version that wait at the same time share a workflow; in a quiet system
 // each has its own. Several pumps, in one process or in many, share the work.
 type Pump struct {
 	// What may be set before Run. Now tells how long ago something was claimed; it is
-	// time.Now otherwise. Bells are rung by others who have written something (All) or
+	// time.Now otherwise. Other processes send signals when they have written something (All) or
 	// only enrollments (Enrollments); nil are not listened to.
 	Now              func() time.Time
-	All, Enrollments Bell
+	All, Enrollments Signal
 
 	outbox  Outbox
 	starter Starter
 	engine  Engine
 	observe PumpObserver
 	log     *slog.Logger
-	wakes   []chan struct{} // of the lanes
+	wakes   []chan struct{} // of the loops
 
 	toSend, toStart queue
-	gathering       gatherings
+	grouping        grouping
 	sending         sync.WaitGroup // ahead of workflows
 	refused         atomic.Int32   // starts of enrollments in a row
 
@@ -103,8 +105,8 @@ const (
 	// sweepEvery is how soon something is found whose writer could not wake this
 	// pump.
 	sweepEvery = time.Second
-	// noticesEvery is shorter: notices for a cohort gather for a while, and nobody
-	// wakes the pump when that is over.
+	// noticesEvery is shorter: notices for a cohort wait for others of it, and nobody
+	// wakes the pump when that time is over.
 	noticesEvery = 250 * time.Millisecond
 	// What was claimed and is not started after this time was left by a process that
 	// ended, or the database's answer was lost.
@@ -113,12 +115,12 @@ const (
 	// startTimeout bounds one start; Temporal answers within milliseconds or is away.
 	startTimeout = 10 * time.Second
 	maxPumpWait  = 10 * time.Second
-	// launched is the number of lanes of launches: those have lanes of their own, so that
+	// launched is the number of loops of launches: those have loops of their own, so that
 	// a launch of a million does not keep one enrollment waiting.
 	launched = 2
-	// cohortsAtOnce are claimed together of a launch.
+	// cohortsAtOnce is how many cohorts of launches one transaction claims.
 	cohortsAtOnce = 2
-	// While single enrollments were seen within singleTime, a lane of launches pauses
+	// While single enrollments were seen within singleTime, a loop of launches pauses
 	// after each start for launchYield times what it took and yieldPause. So does that of
 	// redeliveries, while launches were seen too, for redeliverYield times: its workflows
 	// have half as many messages.
@@ -131,6 +133,8 @@ const (
 	// foldsAtOnce are changes of statistics that one transaction adds to them.
 	foldsAtOnce = 500
 	foldEvery   = 5 * time.Second
+	// winnersEvery is how late a launch that holds leads until an arm has won may hear of it.
+	winnersEvery = 10 * time.Second
 	// attemptsAtOnce are rows of attempts that one transaction adds to the history of webhooks.
 	attemptsAtOnce = 1000
 	// checksEvery is shorter, too: what workers record can have leads enter segments, and
@@ -148,8 +152,8 @@ func NewPump(outbox Outbox, starter Starter, engine Engine, observe PumpObserver
 	}
 	p := &Pump{outbox: outbox, starter: starter, engine: engine, observe: observe, log: log, Now: time.Now}
 	p.toSend.some, p.toStart.some = make(chan struct{}, 1), make(chan struct{}, 1)
-	p.gathering.groups = map[version]*waypost.Cohort{}
-	p.wakes = make([]chan struct{}, len(p.lanes()))
+	p.grouping.groups = map[version]*waypost.Cohort{}
+	p.wakes = make([]chan struct{}, len(p.loops()))
 	for i := range p.wakes {
 		p.wakes[i] = make(chan struct{}, 1)
 	}
@@ -161,16 +165,16 @@ type unobserved struct{}
 func (unobserved) Started(string, int) {}
 func (unobserved) Signaled(int)        {}
 
-// lane is one thing that the pump does over and over. It returns whether there
+// loop is one thing that the pump does over and over. It returns whether there
 // may be more to do at once.
-type lane struct {
+type loop struct {
 	what  string
 	every time.Duration
 	do    func(*Pump, context.Context) (more bool, err error)
 }
 
-func (p *Pump) lanes() []lane {
-	lanes := []lane{
+func (p *Pump) loops() []loop {
+	loops := []loop{
 		{"claim enrollments", sweepEvery, (*Pump).claimEnrollments}, // the first: see Enrolled
 		{"start left enrollments", sweepEvery, (*Pump).startLeft},
 		{"start launches", sweepEvery, (*Pump).startLaunches},
@@ -178,22 +182,22 @@ func (p *Pump) lanes() []lane {
 		{"start imports", sweepEvery, (*Pump).startImports},
 		{"redeliver", sweepEvery, (*Pump).redeliver},
 		{"tell workflows", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, false) }},
-		// Lest what concerns one enrollment waits behind everybody who waited for a webhook.
+		// A webhook that is enabled makes notices for many: those for single ones must not wait behind.
 		{"tell workflows of changes for many", noticesEvery, func(p *Pump, ctx context.Context) (bool, error) { return p.tell(ctx, true) }},
 		{"cancel", sweepEvery, (*Pump).sweepCanceled},
 		{"tell subscriptions", sweepEvery, (*Pump).tellSubscriptions},
 		{"look who has entered segments", checksEvery, (*Pump).checkSegments},
 	}
 	for range launched {
-		lanes = append(lanes, lane{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
+		loops = append(loops, loop{"start enrollments of launches", sweepEvery, (*Pump).startLaunched})
 	}
-	return lanes
+	return loops
 }
 
 // Wake has the pump look at once for what there is to do. It never blocks.
 func (p *Pump) Wake() {
-	for _, lane := range p.wakes {
-		wake(lane)
+	for _, ch := range p.wakes {
+		wake(ch)
 	}
 }
 
@@ -201,9 +205,9 @@ func (p *Pump) Wake() {
 // blocks.
 func (p *Pump) Enrolled() { wake(p.wakes[0]) }
 
-func wake(lane chan<- struct{}) {
+func wake(ch chan<- struct{}) {
 	select {
-	case lane <- struct{}{}:
+	case ch <- struct{}{}:
 	default: // it is awake
 	}
 }
@@ -216,21 +220,23 @@ func (p *Pump) Run(ctx context.Context) {
 		running.Go(func() { p.startEnrollments(ctx) })
 	}
 	if p.All != nil {
-		running.Go(func() { p.hear(ctx, p.All, p.Wake) })
+		running.Go(func() { p.listen(ctx, p.All, p.Wake) })
 	}
 	if p.Enrollments != nil {
-		running.Go(func() { p.hear(ctx, p.Enrollments, p.Enrolled) })
+		running.Go(func() { p.listen(ctx, p.Enrollments, p.Enrolled) })
 	}
-	for i, l := range p.lanes() {
+	for i, l := range p.loops() {
 		running.Go(func() { p.run(ctx, l, p.wakes[i]) })
 	}
-	// These lanes run by the clock alone: the more rows a fold finds, the less each of them costs.
-	for _, fold := range []lane{
+	// These loops run by the clock alone: the more rows a fold finds, the less each of them costs.
+	for _, fold := range []loop{
 		{"fold statistics", sweepEvery, (*Pump).foldStatistics},
 		{"fold the history of webhooks", foldEvery, (*Pump).foldHistory},
 		{"fold the names of events", foldEvery, (*Pump).foldEventNames},
-		{"settle launches", foldEvery, (*Pump).settleLaunches},
+		{"announce ended launches", foldEvery, (*Pump).announceEndedLaunches},
+		{"look for winners that launches wait for", winnersEvery, (*Pump).releaseHeld},
 		{"read watched segments", sweepEvery, (*Pump).readSegments},
+		{"look for waits that time may end", sweepEvery, (*Pump).lookAtWaits},
 	} {
 		running.Go(func() { p.run(ctx, fold, nil) })
 	}
@@ -239,20 +245,20 @@ func (p *Pump) Run(ctx context.Context) {
 	p.startClaimedLast(ctx)
 }
 
-// hear wakes this pump when a bell is rung.
-func (p *Pump) hear(ctx context.Context, bell Bell, wake func()) {
+// listen wakes this pump when the signal is sent.
+func (p *Pump) listen(ctx context.Context, signal Signal, wake func()) {
 	for ctx.Err() == nil {
-		rung, err := bell.Await(ctx)
+		signaled, err := signal.Await(ctx)
 		if err != nil {
 			sleep(ctx, sweepEvery, nil) // until then what is written is found by looking
 		}
-		if rung {
+		if signaled {
 			wake()
 		}
 	}
 }
 
-func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
+func (p *Pump) run(ctx context.Context, l loop, wake <-chan struct{}) {
 	failures := 0
 	for ctx.Err() == nil {
 		more, err := l.do(p, ctx)
@@ -271,7 +277,7 @@ func (p *Pump) run(ctx context.Context, l lane, wake <-chan struct{}) {
 }
 
 // retryIn waits the longer the more failures there were in a row. It goes by their
-// number, which several goroutines may count together; a library's back-off is for one.
+// number, which several goroutines may count; a library's back-off is for one.
 func (p *Pump) retryIn(ctx context.Context, what string, failures int, err error) {
 	wait := min(100*time.Millisecond<<min(failures, 10), maxPumpWait)
 	p.engine.Failed(err)
@@ -308,7 +314,7 @@ func lately(seen *atomic.Int64) bool {
 	return time.Since(time.UnixMilli(seen.Load())) < singleTime
 }
 
-// yield pauses a lane that began something for the others' sake. The longer a start
+// yield pauses a loop that began something for the others' sake. The longer a start
 // takes, the more waits for Temporal.
 func yield(ctx context.Context, times int, took time.Duration) {
 	sleep(ctx, time.Duration(times)*(took+yieldPause), nil)
@@ -406,7 +412,7 @@ func (p *Pump) redeliver(ctx context.Context) (more bool, err error) {
 }
 
 // tellSubscriptions makes messages of what happened and starts the workflows that send them.
-// What it cannot start is found by redeliver.
+// A workflow that cannot be started is started later, by redeliver.
 func (p *Pump) tellSubscriptions(ctx context.Context) (more bool, err error) {
 	began := time.Now()
 	batches, more, err := p.outbox.TellSubscriptions(ctx, waypost.MaxCohort)
@@ -466,33 +472,33 @@ func (u unstarted[T]) startOne(ctx context.Context, p *Pump, one T) error {
 	return nil
 }
 
-// tell signals workflows, each once for all that has gathered for it.
+// tell signals workflows, each once for all notices of one claim.
 func (p *Pump) tell(ctx context.Context, bulk bool) (more bool, err error) {
 	notices, err := p.outbox.ClaimNotices(ctx, noticesAtOnce, bulk)
 	if err != nil {
 		return false, err
 	}
 	var errs error
-	var told []int64
-	for _, g := range gather(notices) {
+	var signaled []int64
+	for _, g := range groupByWorkflow(notices) {
 		if err := p.limited(ctx, func(ctx context.Context) error { return p.wakeOne(ctx, g) }); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
 		p.observe.Signaled(len(g.ids))
-		told = append(told, g.ids...)
+		signaled = append(signaled, g.ids...)
 	}
-	if len(told) > 0 {
-		if err := p.outbox.DeleteNotices(ctx, told); err != nil {
+	if len(signaled) > 0 {
+		if err := p.outbox.DeleteNotices(ctx, signaled); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("delete notices: %w", err))
 		}
 	}
-	return len(notices) >= noticesAtOnce, errs // all for one workflow come together
+	return len(notices) >= noticesAtOnce, errs // one claim has all for a workflow
 }
 
-// wakeOne wakes a workflow. What one of redeliveries has left that was terminated is
-// canceled: nobody else would see to it.
-func (p *Pump) wakeOne(ctx context.Context, g *gathered) error {
+// wakeOne signals a workflow. It cancels the open rounds of a redelivery whose workflow was
+// terminated, because no workflow will.
+func (p *Pump) wakeOne(ctx context.Context, g *wakeup) error {
 	runs, err := p.starter.Wake(ctx, g.workflow, g.wake)
 	if err == nil && !runs && waypost.IsID(waypost.PrefixRedeliveryBatch, g.workflow) {
 		err = p.outbox.CancelLeftRounds(ctx, g.workflow)
@@ -500,24 +506,24 @@ func (p *Pump) wakeOne(ctx context.Context, g *gathered) error {
 	return err
 }
 
-// gathered is what one workflow is told at once.
-type gathered struct {
+// wakeup is one signal to a workflow, and the ids of the notices that it stands for.
+type wakeup struct {
 	workflow string
 	wake     workflows.Wake
 	ids      []int64
 }
 
-// gather groups notices by workflow, in the order in which workflows first occur.
-// One that is for a whole workflow covers the others.
-func gather(notices []waypost.Notice) []*gathered {
-	var groups []*gathered
-	byWorkflow := map[string]*gathered{}
+// groupByWorkflow makes one wakeup for each workflow, in the order in which workflows first
+// occur. A notice without an enrollment wakes the whole workflow, whatever the others name.
+func groupByWorkflow(notices []waypost.Notice) []*wakeup {
+	var groups []*wakeup
+	byWorkflow := map[string]*wakeup{}
 	whole := map[string]bool{}
 	seen := map[[2]string]bool{}
 	for _, n := range notices {
 		g := byWorkflow[n.WorkflowID]
 		if g == nil {
-			g = &gathered{workflow: n.WorkflowID}
+			g = &wakeup{workflow: n.WorkflowID}
 			byWorkflow[n.WorkflowID] = g
 			groups = append(groups, g)
 		}
@@ -568,9 +574,27 @@ func (p *Pump) readSegments(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// settleLaunches notes which launches have ended, for those who are told of it.
-func (p *Pump) settleLaunches(ctx context.Context) (more bool, err error) {
-	return p.outbox.SettleLaunches(ctx)
+// lookAtWaits has conditions looked at that time may have made true.
+func (p *Pump) lookAtWaits(ctx context.Context) (more bool, err error) {
+	more, acted, err := p.outbox.LookAtWaits(ctx, checksAtOnce)
+	if acted {
+		p.Wake()
+	}
+	return more, err
+}
+
+// announceEndedLaunches notes which launches have ended, for those who are told of it.
+func (p *Pump) announceEndedLaunches(ctx context.Context) (more bool, err error) {
+	return p.outbox.AnnounceEndedLaunches(ctx)
+}
+
+// releaseHeld tells launches that hold leads that an arm has won.
+func (p *Pump) releaseHeld(ctx context.Context) (more bool, err error) {
+	for after := ""; ; {
+		if after, err = p.outbox.ReleaseHeld(ctx, after); err != nil || after == "" {
+			return false, err
+		}
+	}
 }
 
 // foldHistory adds to the history of webhooks what was attempted.

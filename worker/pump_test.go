@@ -342,7 +342,7 @@ func TestPumpTellsEachOnce(t *testing.T) {
 		_, err := db.CreateImport(ctx, sc, waypost.Import{AppID: "app_test", Mode: waypost.ImportCreate}, func(func(waypost.ImportRow, error) bool) {})
 		must(t, err)
 	}
-	told := func() (messages int) {
+	redelivered := func() (messages int) {
 		temporal.mu.Lock()
 		defer temporal.mu.Unlock()
 		for _, b := range temporal.redelivered {
@@ -350,7 +350,7 @@ func TestPumpTellsEachOnce(t *testing.T) {
 		}
 		return messages
 	}
-	for told() < 2*imports {
+	for redelivered() < 2*imports {
 		sleep(ctx, 5*time.Millisecond, nil)
 		must(t, ctx.Err())
 	}

@@ -13,7 +13,7 @@ import (
 // Archive is where what has ended is kept, until a Sweeper has it dropped.
 type Archive interface {
 	HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error)
-	DropStep(ctx context.Context, keep waypost.Retention, at string) (waypost.Dropped, error)
+	DropStep(ctx context.Context, retention waypost.Retention, at string) (waypost.Dropped, error)
 	EndSweep(ctx context.Context, holder string, done bool) error
 }
 
@@ -27,15 +27,15 @@ type DropObserver interface {
 type LastPoll func(context.Context) (time.Time, error)
 
 // Sweeper drops what has ended and is over, in small steps with pauses between them.
-// Of several, in one process or in many, one is at it at a time.
+// One of all processes sweeps at a time.
 type Sweeper struct {
-	archive Archive
-	keep    waypost.Retention
-	now     func() time.Time // the clock that the archive goes by
-	polled  LastPoll
-	observe DropObserver
-	log     *slog.Logger
-	holder  string
+	archive   Archive
+	retention waypost.Retention
+	now       func() time.Time // the clock that the archive goes by
+	polled    LastPoll
+	observe   DropObserver
+	log       *slog.Logger
+	holder    string
 	// How long it waits between two steps, and between two looks whether a sweep is due.
 	pause func(took time.Duration) time.Duration
 	every time.Duration
@@ -57,9 +57,12 @@ const (
 )
 
 // NewSweeper makes a sweeper; Run runs it.
-func NewSweeper(archive Archive, keep waypost.Retention, now func() time.Time, polled LastPoll, observe DropObserver, log *slog.Logger) *Sweeper {
+func NewSweeper(archive Archive, retention waypost.Retention, now func() time.Time, polled LastPoll, observe DropObserver,
+	log *slog.Logger,
+) *Sweeper {
 	return &Sweeper{
-		archive: archive, keep: keep, now: now, polled: polled, observe: observe, log: log, holder: rand.Text(), every: dropLook,
+		archive: archive, retention: retention, now: now, polled: polled, observe: observe, log: log,
+		holder: rand.Text(), every: dropLook,
 		pause: func(took time.Duration) time.Duration { return dropShare*took + dropPause },
 	}
 }
@@ -103,8 +106,8 @@ func (s *Sweeper) compare(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// sweep takes the steps of one sweep. What ends it early leaves it to whoever looks
-// next; nothing is lost by beginning again.
+// sweep takes the steps of one sweep. After an error, the next sweep begins again at the
+// first step, which loses nothing.
 func (s *Sweeper) sweep(ctx context.Context) error {
 	began := time.Now()
 	dropped := map[string]int{}
@@ -112,7 +115,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	for more, held := true, true; more && held && err == nil; {
 		stepped := time.Now()
 		var step waypost.Dropped
-		if step, err = s.archive.DropStep(ctx, s.keep, at); err != nil {
+		if step, err = s.archive.DropStep(ctx, s.retention, at); err != nil {
 			break
 		}
 		if step.N > 0 {

@@ -25,7 +25,7 @@ type unsteady struct {
 
 var errAway = errors.New("the database is away")
 
-func (u *unsteady) DropStep(ctx context.Context, keep waypost.Retention, at string) (waypost.Dropped, error) {
+func (u *unsteady) DropStep(ctx context.Context, retention waypost.Retention, at string) (waypost.Dropped, error) {
 	u.mu.Lock()
 	u.calls++
 	away := u.calls%5 == 3 && u.calls < 20
@@ -33,7 +33,7 @@ func (u *unsteady) DropStep(ctx context.Context, keep waypost.Retention, at stri
 	if away {
 		return waypost.Dropped{}, errAway
 	}
-	return u.Store.DropStep(ctx, keep, at)
+	return u.Store.DropStep(ctx, retention, at)
 }
 
 func (u *unsteady) EndSweep(ctx context.Context, holder string, done bool) error {

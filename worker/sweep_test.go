@@ -55,14 +55,19 @@ func (o *leftOutbox) ClaimNotices(context.Context, int, bool) ([]waypost.Notice,
 	return nil, nil
 }
 
-func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error) { return false, nil }
-func (o *leftOutbox) SettleLaunches(context.Context) (bool, error)     { return false, nil }
+func (o *leftOutbox) SweepCanceled(context.Context, int) (bool, error)    { return false, nil }
+func (o *leftOutbox) AnnounceEndedLaunches(context.Context) (bool, error) { return false, nil }
+func (o *leftOutbox) ReleaseHeld(context.Context, string) (string, error) { return "", nil }
 
 func (o *leftOutbox) CheckSegments(context.Context, int) (more, acted bool, err error) {
 	return false, false, nil
 }
 
 func (o *leftOutbox) ReadSegments(context.Context) (more, acted bool, err error) {
+	return false, false, nil
+}
+
+func (o *leftOutbox) LookAtWaits(context.Context, int) (more, acted bool, err error) {
 	return false, false, nil
 }
 

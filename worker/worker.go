@@ -36,8 +36,8 @@ func New(c client.Client, taskQueue string, a *activities.Activities, clock *Clo
 	w := worker.New(c, taskQueue, worker.Options{
 		Interceptors:      []interceptor.WorkerInterceptor{&observer{clock: clock, failed: failed}},
 		WorkerStopTimeout: stopTimeout,
-		// Those that wait for no receiver have slots of their own; launches that wait for
-		// their rate take no more than half of them.
+		// Activities that wait for no receiver have 40 slots of their own; launches that wait
+		// for their rate take no more than half of them.
 		MaxConcurrentActivityExecutionSize:     delivery.WaitingSlots + 40,
 		MaxConcurrentActivityTaskPollers:       4,
 		MaxConcurrentWorkflowTaskPollers:       4,

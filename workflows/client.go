@@ -76,7 +76,7 @@ func (c *Client) StartLaunch(ctx context.Context, l waypost.Launch) error {
 	if l.Schedule != nil {
 		return c.keepSchedule(ctx, l)
 	}
-	in := LaunchInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
+	in := LaunchInput{Scope: l.Scope, LaunchID: l.ID, JourneyID: l.JourneyID}
 	if l.StartAt != nil {
 		in.StartAt = *l.StartAt
 	}

@@ -40,7 +40,7 @@ func (w *world) tell() {
 	if len(ids) == 0 {
 		return
 	}
-	w.told += len(ids)
+	w.noticed += len(ids)
 	w.env.SignalWorkflow(workflows.SignalWake, wake)
 	must(w.t, w.store.DeleteNotices(context.Background(), ids))
 }

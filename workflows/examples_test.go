@@ -179,7 +179,7 @@ func (c exampleCase) enter(t *testing.T, w *world, v waypost.JourneyVersion, d *
 	return list[0]
 }
 
-// restart makes a fresh environment whose clock begins at a time.
+// restart makes a new environment whose clock begins at a time.
 func (w *world) restart(at time.Time) {
 	w.t.Helper()
 	w.newEnvironmentAt(at)

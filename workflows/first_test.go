@@ -224,7 +224,7 @@ func TestLargeBatchesAreLocal(t *testing.T) {
 		results := make([]delivery.Result, len(b.Items))
 		for i, item := range b.Items {
 			results[i] = delivery.Result{EnrollmentID: item.EnrollmentID, LeadsID: item.LeadsID, Outcome: delivery.OutcomeDelivered, Attempt: 2, At: begin}
-			if item.Fresh {
+			if item.Unsent {
 				results[i].Outcome, results[i].Attempt, results[i].Next = delivery.OutcomeRetrying, 1, begin.Add(time.Minute)
 			}
 		}
@@ -277,7 +277,7 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 		batch := delivery.Batch{Scope: scope, JourneyID: others.JourneyID, Version: others.Version, NodeID: "hello", Coalesce: true}
 		for _, l := range pair {
 			batch.Items = append(batch.Items, delivery.Item{
-				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Fresh: true,
+				EnrollmentID: enroll(others, l).ID, LeadsID: l, State: journey.State{Node: "hello", Phase: journey.PhaseSend, Visit: 1, Seq: 1}, Unsent: true,
 			})
 		}
 		taken.Go(func() {
@@ -310,7 +310,7 @@ func TestLocalBatchWaitsForNoOther(t *testing.T) {
 	w.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
 		runs = append(runs, info.ActivityType.Name)
 		var batch delivery.Batch
-		if err := args.Get(&batch); err != nil || batch.Items[0].Fresh {
+		if err := args.Get(&batch); err != nil || batch.Items[0].Unsent {
 			t.Errorf("the local activity has not answered: %+v, %v", batch, err)
 		}
 		release()

@@ -164,8 +164,8 @@ func TestFollow(t *testing.T) {
 				if len(w.receiver.posts) != n {
 					t.Errorf("%d messages, want %d", len(w.receiver.posts), n)
 				}
-				if tt.notices >= 0 && w.told != n*tt.notices {
-					t.Errorf("%d notices, want %d", w.told, n*tt.notices)
+				if tt.notices >= 0 && w.noticed != n*tt.notices {
+					t.Errorf("%d notices, want %d", w.noticed, n*tt.notices)
 				}
 			})
 		}
@@ -176,8 +176,8 @@ func TestFollow(t *testing.T) {
 func TestWaitForItsEvents(t *testing.T) {
 	t.Parallel()
 	for condition, want := range map[string]struct {
-		word string
-		told int
+		word    string
+		noticed int
 	}{
 		`events(\"purchase\").exists(e, e.amount > 5)`:                                {"matched", 2},
 		`lead.customFields.plan == \"pro\"`:                                           {"timedOut", 0},
@@ -192,8 +192,8 @@ func TestWaitForItsEvents(t *testing.T) {
 				w.at(time.Duration(i+1)*time.Hour, w.event(fmt.Sprint("e", i), e.LeadsID, amount))
 			}
 			w.run()
-			if _, lines := w.timeline(e); !slices.Contains(lines, "wait "+want.word) || w.told != want.told {
-				t.Errorf("%q, told %d times, want %+v", lines, w.told, want)
+			if _, lines := w.timeline(e); !slices.Contains(lines, "wait "+want.word) || w.noticed != want.noticed {
+				t.Errorf("%q, told %d times, want %+v", lines, w.noticed, want)
 			}
 		})
 	}

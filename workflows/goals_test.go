@@ -69,14 +69,14 @@ func TestSplitWinner(t *testing.T) {
 		_, err := w.store.AcceptEvent(context.Background(), scope, waypost.Event{EventID: fmt.Sprint("e", i), Name: "purchase", LeadsID: e.LeadsID, Properties: map[string]any{"total": 2.5}})
 		must(t, err)
 	}
-	counts := func(of waypost.Statistics) (goal waypost.GoalCounts, byArm [2]waypost.GoalCounts) {
+	counts := func(of waypost.Statistics) (goal waypost.GoalSum, byArm [2]waypost.GoalSum) {
 		node := of.Versions[1].Node("arms")
-		return of.Versions[1].Goal, [2]waypost.GoalCounts{*node.Arm(0), *node.Arm(1)}
+		return of.Versions[1].Goal.First, [2]waypost.GoalSum{node.Arm(0).First, node.Arm(1).First}
 	}
 	st, err := w.store.Statistics(context.Background(), waypost.StatisticsQuery{JourneyID: v.JourneyID})
 	must(t, err)
 	goal, byArm := counts(st)
-	if goal != (waypost.GoalCounts{Enrollments: 180, Converted: 22, Worth: waypost.AmountOf(55)}) || byArm[0].Enrollments != len(arms[0]) || byArm[0].Converted != 2 || byArm[1].Converted != 20 {
+	if goal != (waypost.GoalSum{Leads: 180, Converted: 22, Worth: waypost.AmountOf(55), Open: 158}) || byArm[0].Leads != len(arms[0]) || byArm[0].Converted != 2 || byArm[1].Converted != 20 {
 		t.Errorf("counted %+v, %+v", goal, byArm)
 	}
 

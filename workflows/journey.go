@@ -73,9 +73,9 @@ type Member struct {
 //   - 1 is the first.
 const rules = 1
 
-// leastWait is how long an enrollment must be at a waitForEvent or a waitFor, if what that waits
-// for comes, to have waited. What was there already, or what it did itself, comes sooner: counted
-// as a wait, it would let enrollments begin each other without end.
+// leastWait is how long an enrollment must be at a waitForEvent or a waitFor that is matched, to
+// count as having waited. An event that was there already, or that the enrollment emitted, matches
+// sooner: counted as a wait, it would let enrollments begin each other without end.
 const leastWait = time.Second
 
 // deliverChunk is the number of touchpoints in one activity. Another number is a new rule.
@@ -213,7 +213,7 @@ func (c *cohort) step(i int, in journey.Input) error {
 	switch effect.Command.Kind {
 	case journey.CommandWait:
 		m.Planned = effect.Command.Until
-		// One that depends on the lead is registered at once, by a look.
+		// A wait that depends on the lead has no timer yet: a look registers it at once.
 		if n, _ := c.def.Node(m.State.Node); len(n.Followed()) == 0 {
 			m.Due = c.wave(n.ID, in.At, m.Planned)
 		}
@@ -224,9 +224,9 @@ func (c *cohort) step(i int, in journey.Input) error {
 	return nil
 }
 
-// wave is when a wait ends: in a cohort together with waits that end at nearly the same
+// wave is when a wait ends: in a cohort at the same time as waits that end at nearly that
 // time. A waitUntil ends within a second of its time, because its members wait for the same
-// time of day and end together anyway.
+// time of day anyway.
 func (c *cohort) wave(node string, since, due time.Time) time.Time {
 	if len(c.in.Members) == 1 {
 		return due
@@ -240,6 +240,8 @@ func (c *cohort) wave(node string, since, due time.Time) time.Time {
 	return due
 }
 
+// dispatch starts activities for the members that are due and in none: one look, a decision for each
+// node, and messages in batches of deliverChunk. A paused member only has its timeline written.
 func (c *cohort) dispatch(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	var send, decide groups
@@ -305,19 +307,18 @@ func (c *cohort) deliver(ctx workflow.Context, node string, members []int) {
 // nothing of them would be in the history until that task ends.
 const chained = 500 * time.Millisecond
 
-// lasting tells whether a member's touchpoint may take long: what was under way or held
-// back when it was asked for before. What is new, and what comes again when it was planned
-// to, is not.
+// lasting tells whether a member's touchpoint may take long, because it was under way or held
+// back when a batch had it before. A new touchpoint and a retry at its planned time may not.
 func (c *cohort) lasting(i int) bool {
 	m := &c.in.Members[i]
 	if m.Outcome == delivery.OutcomeRetrying {
 		return !m.Due.Equal(m.Planned) || m.Planned.Sub(m.Since) < chained
 	}
-	return !m.fresh()
+	return !m.unsent()
 }
 
-// fresh tells whether no batch has had the member's touchpoint yet.
-func (m *Member) fresh() bool { return m.Outcome == "" && m.Due.IsZero() }
+// unsent tells whether no batch has had the member's touchpoint yet.
+func (m *Member) unsent() bool { return m.Outcome == "" && m.Due.IsZero() }
 
 // delivered takes over what came of one touchpoint.
 func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error {
@@ -350,8 +351,8 @@ func (c *cohort) delivered(ctx workflow.Context, i int, d delivery.Result) error
 	if err := c.step(i, d.Input()); err != nil {
 		return err
 	}
-	// The activity computed the same step and wrote it with the outcome. Who ended an
-	// enrollment early has written that.
+	// The activity computed the same step and wrote it with the outcome. An early end was
+	// written by the call or the event that ended the enrollment.
 	m.Unrecorded = nil
 	if d.Exited {
 		m.State.Status = waypost.EnrollmentExited
@@ -502,7 +503,7 @@ func (c *cohort) batch(node string, members []int) delivery.Batch {
 		b.Items[n] = delivery.Item{
 			EnrollmentID: m.EnrollmentID, LeadsID: m.LeadsID, State: m.State, Unrecorded: m.Unrecorded,
 			Since: m.Since, Planned: m.Planned, Deferred: m.Outcome == delivery.OutcomeDeferred, Quiet: m.quiet(),
-			Fresh: m.fresh(), Ahead: c.in.LaunchID == "" && m.State.Visit == 1,
+			Unsent: m.unsent(), Ahead: c.in.LaunchID == "" && m.State.Visit == 1,
 		}
 	}
 	return b

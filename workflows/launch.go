@@ -18,9 +18,9 @@ type LaunchInput struct {
 	LaunchID      string        `json:"launch"`
 	JourneyID     string        `json:"journey"`
 	StartAt       time.Time     `json:"startAt,omitzero"`
-	RatePerSecond float64       `json:"ratePerSecond,omitempty"`
-	Credit        float64       `json:"credit,omitempty"`   // of the rate, from the run before
-	Enrolled      int           `json:"enrolled,omitempty"` // by runs before
+	RatePerSecond float64       `json:"ratePerSecond,omitempty"` // when it was last looked at
+	Credit        float64       `json:"credit,omitempty"`        // of the rate, from the run before
+	Enrolled      int           `json:"enrolled,omitempty"`      // by runs before
 	Skipped       int           `json:"skipped,omitempty"`
 	HeldOut       int           `json:"heldOut,omitempty"`
 }
@@ -69,14 +69,14 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		}
 		var p activities.AudienceProgress
 		// Woken before its time, it asks only whether it is canceled.
-		input := activities.AudienceInput{LaunchID: in.LaunchID, RatePerSecond: in.RatePerSecond, Credit: in.Credit, Early: early}
+		input := activities.AudienceInput{LaunchID: in.LaunchID, Credit: in.Credit, Early: early}
 		if err := workflow.ExecuteActivity(ctx, activitiesOf.EnrollAudience, input).Get(ctx, &p); err != nil {
 			return result(true), canceled(err)
 		}
 		in.Enrolled += p.Enrolled
 		in.Skipped += p.Skipped
 		in.HeldOut += p.HeldOut
-		in.Credit = p.Credit
+		in.Credit, in.RatePerSecond = p.Credit, p.RatePerSecond
 		switch {
 		case p.Done || p.Canceled:
 			show("Done")
@@ -84,6 +84,11 @@ func Launch(ctx workflow.Context, in LaunchInput) (LaunchResult, error) {
 		case p.Paused:
 			show("Paused")
 			if err := receive(ctx, wakes, time.Time{}, ""); err != nil {
+				return result(true), canceled(err)
+			}
+		case !p.Until.IsZero():
+			show("Holds the rest until an arm has won, or until " + p.Until.UTC().Format(time.RFC3339))
+			if err := receive(ctx, wakes, p.Until, "test"); err != nil {
 				return result(true), canceled(err)
 			}
 		case p.Wait > 0:

@@ -62,7 +62,7 @@ func (w *world) waiting() *waypost.Cohort {
 func (w *world) runLaunch(l waypost.Launch) workflows.LaunchResult {
 	w.t.Helper()
 	must(w.t, w.store.MarkLaunchStarted(context.Background(), l.ID))
-	in := workflows.LaunchInput{Scope: scope, LaunchID: l.ID, JourneyID: l.JourneyID, RatePerSecond: l.RatePerSecond}
+	in := workflows.LaunchInput{Scope: scope, LaunchID: l.ID, JourneyID: l.JourneyID}
 	if l.StartAt != nil {
 		in.StartAt = *l.StartAt
 	}
@@ -217,6 +217,75 @@ func TestLaunchAtALowRate(t *testing.T) {
 	}
 }
 
+// A launch that waits for its rate hears of a new one at once.
+func TestLaunchRateChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	v := w.publish(oneTouchpoint)
+	l := w.launch(waypost.Launch{JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", RatePerSecond: 0.01, Audience: waypost.Audience{LeadsIDs: w.leads(50)}})
+	w.at(30*time.Second, func(ctx context.Context) {
+		_, err := w.store.UpdateLaunch(ctx, scope, l.ID, func(l *waypost.Launch) error { l.RatePerSecond = 0; return nil })
+		must(t, err)
+	})
+	begin := w.env.Now()
+	if result := w.runLaunch(l); result.Enrolled != 50 {
+		t.Errorf("result %+v", result)
+	}
+	if took := w.env.Now().Sub(begin); took > time.Minute {
+		t.Errorf("50 leads took %s", took)
+	}
+}
+
+// A launch with a test holds the rest until the time for a winner is over, through a pause, or is canceled.
+func TestLaunchHolds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		undecided waypost.Undecided
+		cancel    bool
+		enrolled  int
+		took      time.Duration
+	}{
+		"split": {waypost.UndecidedSplit, false, 50, 48 * time.Hour}, "stop": {waypost.UndecidedStop, false, 10, 48 * time.Hour},
+		"canceled": {waypost.UndecidedSplit, true, 10, 5 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			v := w.publish(oneTouchpoint)
+			l := w.launch(waypost.Launch{
+				JourneyID: v.JourneyID, Version: v.Version, AppID: "app_test", Audience: waypost.Audience{LeadsIDs: w.leads(50)},
+				Test: &waypost.LaunchTest{Leads: 10, After: 48 * time.Hour, Undecided: tt.undecided, NodeID: "s", Contest: waypost.Contest{Arms: 2, Leads: 10}},
+			})
+			w.at(time.Hour, func(ctx context.Context) {
+				held, err := w.store.Launch(ctx, scope, l.ID)
+				must(t, err)
+				if held.Progress.Enrolled != 10 || held.Progress.Held != 40 || held.Test.Status != waypost.TestWaiting {
+					t.Errorf("it holds %+v", held.Progress)
+				}
+				_, err = w.store.PauseLaunch(ctx, scope, l.ID)
+				must(t, err)
+			})
+			w.at(2*time.Hour, func(ctx context.Context) {
+				_, err := w.store.ResumeLaunch(ctx, scope, l.ID, true)
+				must(t, err)
+			})
+			if tt.cancel {
+				w.at(5*time.Hour, func(ctx context.Context) {
+					_, err := w.store.CancelLaunch(ctx, scope, l.ID)
+					must(t, err)
+				})
+			}
+			begin := w.env.Now()
+			if result := w.runLaunch(l); result.Enrolled != tt.enrolled || result.Canceled != tt.cancel {
+				t.Errorf("result %+v", result)
+			}
+			if took := w.env.Now().Sub(begin); took < tt.took || took > tt.took+time.Minute {
+				t.Errorf("it took %s, want %s", took, tt.took)
+			}
+		})
+	}
+}
+
 // The details of a workflow whose leads do not fit in say how many are missing: Temporal
 // takes 20,000 bytes.
 func TestDetailsOfMany(t *testing.T) {
@@ -230,9 +299,9 @@ func TestDetailsOfMany(t *testing.T) {
 	w.env.RegisterDelayedCallback(func() {
 		details := w.details()
 		lines := strings.Split(details, "\n- ")[1:]
-		told := len(lines) - 1
-		if told < 50 || len(details) >= 20_000 || lines[told] != fmt.Sprintf("and %d more", waypost.MaxLaunchCohort-told) {
-			t.Errorf("%d leads in %d bytes, and at the end %q", told, len(details), lines[told])
+		names := len(lines) - 1
+		if names < 50 || len(details) >= 20_000 || lines[names] != fmt.Sprintf("and %d more", waypost.MaxLaunchCohort-names) {
+			t.Errorf("%d leads in %d bytes, and at the end %q", names, len(details), lines[names])
 		}
 	}, 90*time.Minute)
 	w.run()

@@ -373,8 +373,8 @@ func TestExitDuringLastPost(t *testing.T) {
 func TestExitDuringPost(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 404, 503} {
-		for _, told := range []bool{true, false} {
-			t.Run(fmt.Sprint(status, told), func(t *testing.T) {
+		for _, notified := range []bool{true, false} {
+			t.Run(fmt.Sprint(status, notified), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, nil)
 				e := waypost.Enrollment{}
@@ -387,7 +387,7 @@ func TestExitDuringPost(t *testing.T) {
 					return answer{status: status}
 				}
 				e = w.enroll(w.publish(strings.Replace(delayed, `"name"`, `"exitOn":[{"event":"bought"}],"name"`, 1)), 1)[0]
-				if told {
+				if notified {
 					var tell func()
 					tell = func() { // while an activity runs, the environment's timers go by the wall clock
 						if accepted.Load() {
@@ -400,7 +400,7 @@ func TestExitDuringPost(t *testing.T) {
 				}
 				start := w.env.Now()
 				result := w.run()
-				if elapsed := w.env.Now().Sub(start); told && elapsed > time.Minute {
+				if elapsed := w.env.Now().Sub(start); notified && elapsed > time.Minute {
 					t.Errorf("the workflow ended %s after the start", elapsed)
 				}
 				if result.Status != waypost.EnrollmentExited {

@@ -75,6 +75,8 @@ func (l *loop) run(ctx workflow.Context, w work) error {
 	return err
 }
 
+// drive dispatches work until it has ended, and continues as new once Temporal suggests it and no
+// activity is in flight. The order of its calls is part of every recorded history.
 func (l *loop) drive(ctx workflow.Context, w work) error {
 	l.listen(ctx, w.woken)
 	for {

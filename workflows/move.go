@@ -36,8 +36,7 @@ func (c *cohort) moved(_ workflow.Context, i int, f activities.Finding) error {
 	return nil
 }
 
-// leave has a member be done here. What happens to it from now on, another workflow
-// writes.
+// leave ends a member in this workflow. From now on another workflow writes its timeline.
 func (m *Member) leave() {
 	path := append(slices.Clone(m.State.Path), journey.Visit{Node: m.State.Node, Result: string(statusMoved)})
 	m.State.Path = path[max(0, len(path)-journey.MaxPath):]

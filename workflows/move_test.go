@@ -204,7 +204,7 @@ func TestMoveOfEventWait(t *testing.T) {
 	t.Parallel()
 	const hour = time.Hour
 	second := strings.NewReplacer(`"Waiting"`, `"Second"`, "> 100", "> 50", `"thanks"`, `"thanks2"`, `"sorry"`, `"sorry2"`, `"wait"`, `"wait2"`).Replace(waiting)
-	fresh := strings.Replace(second, `"24h"`, `"48h"`, 1)
+	longer := strings.Replace(second, `"24h"`, `"48h"`, 1)
 	tests := map[string]struct {
 		second string
 		// Events by when they are reported: before the move, with it, while the
@@ -214,16 +214,16 @@ func TestMoveOfEventWait(t *testing.T) {
 		matched                      bool
 		at                           time.Duration
 	}{
-		"none":                             {second: second, at: 24 * hour},
-		"afterwards":                       {second: second, after: 60, matched: true, at: 6 * hour},
-		"between two workflows":            {second: second, between: 60, matched: true, at: 2 * hour},
-		"refused before, taken now":        {second: second, before: 60, matched: true, at: 2 * hour},
-		"together with the move":           {second: second, with: 200, stays: true, matched: true, at: 2 * hour},
-		"refused together with the move":   {second: second, with: 60, matched: true, at: 2 * hour},
-		"another wait":                     {second: fresh, at: 50 * hour},
-		"another wait, refused before":     {second: fresh, before: 60, at: 50 * hour},
-		"another wait, between workflows":  {second: fresh, between: 60, matched: true, at: 2 * hour},
-		"another wait, together with that": {second: fresh, with: 200, stays: true, matched: true, at: 2 * hour},
+		"none":                            {second: second, at: 24 * hour},
+		"afterwards":                      {second: second, after: 60, matched: true, at: 6 * hour},
+		"between two workflows":           {second: second, between: 60, matched: true, at: 2 * hour},
+		"refused before, taken now":       {second: second, before: 60, matched: true, at: 2 * hour},
+		"at the time of the move":         {second: second, with: 200, stays: true, matched: true, at: 2 * hour},
+		"refused at the time of the move": {second: second, with: 60, matched: true, at: 2 * hour},
+		"another wait":                    {second: longer, at: 50 * hour},
+		"another wait, refused before":    {second: longer, before: 60, at: 50 * hour},
+		"another wait, between workflows": {second: longer, between: 60, matched: true, at: 2 * hour},
+		"another wait, at the same time":  {second: longer, with: 200, stays: true, matched: true, at: 2 * hour},
 	}
 	for name, tt := range tests {
 		for _, n := range []int{1, 3} {

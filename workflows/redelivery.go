@@ -29,11 +29,10 @@ type Redelivered struct {
 }
 
 // Redelivery sends 1 to 100 stored messages once more, or for the first time if they are to
-// subscriptions, until each is decided: those
-// of a webhook that are due together go out as a batch, what failed comes again in
-// waves by the webhook's schedule, what is deferred is looked at again. It has
-// nothing to do with the journeys that the messages come from. A signal (SignalWake)
-// has it look at what is recorded.
+// subscriptions, until each is decided. Messages to a webhook that are due at one time go out
+// as a batch, failed ones again by the webhook's schedule, rounded so that many share a time;
+// deferred ones are looked at again. The journeys that the messages come from do not notice.
+// A signal (SignalWake) has it look at what is recorded.
 func Redelivery(ctx workflow.Context, in RedeliveryInput) (RedeliveryResult, error) {
 	r := &redelivery{in: in, loop: newLoop(len(in.Members), in.priority())}
 	if err := r.run(ctx, r); err != nil {

@@ -165,8 +165,8 @@ func TestRedeliveryReleased(t *testing.T) {
 			if result := w.execute(b); result.Delivered != n {
 				t.Errorf("%+v", result)
 			}
-			if elapsed := w.env.Now().Sub(begin); elapsed < 12*time.Hour || elapsed > 12*time.Hour+5*time.Second || w.told != 1 {
-				t.Errorf("it went on after %s, %d notices", elapsed, w.told)
+			if elapsed := w.env.Now().Sub(begin); elapsed < 12*time.Hour || elapsed > 12*time.Hour+5*time.Second || w.noticed != 1 {
+				t.Errorf("it went on after %s, %d notices", elapsed, w.noticed)
 			}
 		})
 	}
@@ -282,12 +282,12 @@ func TestRedeliveryInput(t *testing.T) {
 		t.Errorf("leads %v", leads)
 	}
 	// Messages to subscriptions have neither leads nor a journey, and nobody waits for them.
-	told := waypost.RedeliveryBatch{ID: "rdb_1", Scope: scope, Members: []waypost.RedeliveryMember{{EnrollmentID: "sub_1", Visit: 1, Round: 1, MessageID: "msg_1", WebhookID: "whk_1"}}}
-	toldIn, attributes := workflows.RedeliveryInputOf(told)
+	message := waypost.RedeliveryBatch{ID: "rdb_1", Scope: scope, Members: []waypost.RedeliveryMember{{EnrollmentID: "sub_1", Visit: 1, Round: 1, MessageID: "msg_1", WebhookID: "whk_1"}}}
+	messageIn, attributes := workflows.RedeliveryInputOf(message)
 	if hook, _ := attributes.GetKeyword(workflows.AttrWebhook); hook != "whk_1" || attributes.ContainsKey(workflows.AttrJourney) || attributes.ContainsKey(workflows.AttrLead) {
 		t.Errorf("attributes of messages to subscriptions: %v", attributes)
 	}
-	if p := workflows.RedeliveryPriority(&toldIn); p.PriorityKey != workflows.RedeliveryPriority(&in).PriorityKey {
+	if p := workflows.RedeliveryPriority(&messageIn); p.PriorityKey != workflows.RedeliveryPriority(&in).PriorityKey {
 		t.Errorf("their priority is %+v", p)
 	}
 	b.Members[1].JourneyID = "jrn_other"

@@ -215,6 +215,8 @@ type LeadResult struct {
 	Path       string `json:"path"`
 }
 
+// result counts what came of the touchpoints; the path is listed for a single member and for those with
+// a failed message only.
 func (c *cohort) result() JourneyResult {
 	if len(c.in.Members) == 1 {
 		m := c.in.Members[0]

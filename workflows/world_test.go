@@ -45,7 +45,7 @@ type world struct {
 	receiver *receiver
 	webhook  waypost.Webhook
 	keys     *waypost.Keyring
-	told     int // notices
+	noticed  int // notices
 	woken    atomic.Int32
 	skew     time.Duration   // of the worker's clock
 	patience time.Duration   // of local activities, a minute if zero
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, change func(*waypost.Webhook)) *world {
 	return w
 }
 
-// newEnvironment makes a fresh workflow environment; its clock goes on where the
+// newEnvironment makes a new workflow environment; its clock goes on where the
 // one before stopped.
 func (w *world) newEnvironment() {
 	at := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)

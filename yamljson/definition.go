@@ -56,9 +56,9 @@ func keepComments(doc *yaml.Node, data []byte) error {
 	}
 	top := doc.Content[0]
 	of := map[string]comment{}
-	gather(of, "", doc)
-	gather(of, "", top)
-	if err := gatherBelow(of, "", top, false); err != nil {
+	readComments(of, "", doc)
+	readComments(of, "", top)
+	if err := readCommentsBelow(of, "", top, false); err != nil {
 		return err
 	}
 	return addComments(top, of)
@@ -128,8 +128,8 @@ func takeOver(to, from *yaml.Node) {
 	}
 }
 
-// gather adds the comments of a node, which stands at a path of an object, to the object's.
-func gather(of map[string]comment, path string, n *yaml.Node) {
+// readComments adds the comments of a node, which stands at a path of an object, to the object's.
+func readComments(of map[string]comment, path string, n *yaml.Node) {
 	c := of[path]
 	c.Above = lines(c.Above, commentText(n.HeadComment))
 	c.Beside = strings.ReplaceAll(lines(c.Beside, commentText(n.LineComment)), "\n", " ")
@@ -139,28 +139,28 @@ func gather(of map[string]comment, path string, n *yaml.Node) {
 	}
 }
 
-// gatherBelow adds the comments of all that is in a node to those of the object, and gives the
+// readCommentsBelow adds the comments of all that is in a node to those of the object, and gives the
 // objects of its lists theirs. Free is what people make up.
-func gatherBelow(of map[string]comment, path string, n *yaml.Node, free bool) error {
+func readCommentsBelow(of map[string]comment, path string, n *yaml.Node, free bool) error {
 	for i, item := range n.Content {
 		switch {
 		case n.Kind == yaml.MappingNode && i%2 == 0:
-			gather(of, memberPath(path, item.Value), item)
+			readComments(of, memberPath(path, item.Value), item)
 		case n.Kind == yaml.MappingNode:
 			name := n.Content[i-1].Value
-			gather(of, memberPath(path, name), item)
-			if err := gatherBelow(of, memberPath(path, name), item, free || slices.Contains(freeMembers, name)); err != nil {
+			readComments(of, memberPath(path, name), item)
+			if err := readCommentsBelow(of, memberPath(path, name), item, free || slices.Contains(freeMembers, name)); err != nil {
 				return err
 			}
 		case free || item.Kind != yaml.MappingNode:
-			gather(of, itemPath(path, i), item)
-			if err := gatherBelow(of, itemPath(path, i), item, free); err != nil {
+			readComments(of, itemPath(path, i), item)
+			if err := readCommentsBelow(of, itemPath(path, i), item, free); err != nil {
 				return err
 			}
 		default:
 			own := map[string]comment{}
-			gather(own, "", item)
-			if err := gatherBelow(own, "", item, false); err != nil {
+			readComments(own, "", item)
+			if err := readCommentsBelow(own, "", item, false); err != nil {
 				return err
 			}
 			if err := addComments(item, own); err != nil {

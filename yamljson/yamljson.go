@@ -56,6 +56,8 @@ func toJSON(doc *yaml.Node) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// writeYAML writes a node as JSON. What JSON cannot hold, or what would lose a text, is an error with
+// its line; so are more than 64 levels and more than maxYAML bytes, which aliases could grow to.
 func writeYAML(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	if depth > 64 || out.Len() > maxYAML {
 		return fmt.Errorf("line %d: nested too deep, or larger than %d bytes", n.Line, maxYAML)
@@ -88,6 +90,8 @@ func writeYAML(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	return nil
 }
 
+// writeMapping writes an object. Names that stand twice, merge keys and values that a comment has
+// swallowed are errors.
 func writeMapping(out *bytes.Buffer, n *yaml.Node, depth int) error {
 	out.WriteByte('{')
 	names := map[string]bool{}

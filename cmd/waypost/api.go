@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// api makes the command that prints an answer's body before it fails by the answer's status.
 func (c *cli) api() *cobra.Command {
 	var data string
 	var headers []string

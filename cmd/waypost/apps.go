@@ -22,11 +22,14 @@ type database interface {
 	Applications(ctx context.Context, org string) ([]waypost.Application, error)
 	RotateKey(ctx context.Context, actor, id string) (waypost.Credential, error)
 	DisableApplication(ctx context.Context, actor, id string) error
-	CreateUser(ctx context.Context, u waypost.User) (made waypost.User, link string, err error)
+	CreateUser(ctx context.Context, by waypost.Caller, u waypost.User) (made waypost.User, link string, err error)
 	Users(ctx context.Context, org string) ([]waypost.User, error)
 	User(ctx context.Context, id string) (waypost.User, error)
-	ResetUser(ctx context.Context, id string) (link string, err error)
-	DisableUser(ctx context.Context, id string) error
+	RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) error
+	ResetUser(ctx context.Context, by waypost.Caller, id string) (link string, err error)
+	DisableUser(ctx context.Context, by waypost.Caller, id string) error
+	ReleaseUser(ctx context.Context, by waypost.Caller, id string) error
+	DeleteUser(ctx context.Context, by waypost.Caller, id string) error
 	KeyUses(ctx context.Context) ([]waypost.KeyUse, error)
 	Reseal(ctx context.Context, tell func(n int)) error
 	ScheduledLaunches(ctx context.Context, after string, limit int) ([]waypost.Launch, error)
@@ -45,7 +48,8 @@ func (c *cli) withDatabase(ctx context.Context, role config.Role, do func(config
 	return errors.Join(do(cfg, db), db.Close())
 }
 
-// actorOf is whom the audit log names for a command that writes to the database itself.
+// actorOf is the actor in the audit log of a command that writes to the database without a gateway: the
+// setting's, else the user of the system.
 func actorOf(cfg config.Config) string {
 	name := cfg.Client.Actor
 	if name == "" {
@@ -66,6 +70,8 @@ the user of the system.`,
 	}, c.appsCreate(), c.appsList(), c.appsRotate(), c.appsDisable())
 }
 
+// appsCreate stores an application in the database, without a gateway. The store makes its secret,
+// which is printed here only.
 func (c *cli) appsCreate() *cobra.Command {
 	var a waypost.Application
 	var grants []string
@@ -111,6 +117,7 @@ func (c *cli) appsCreate() *cobra.Command {
 
 func grantName(g waypost.Grant) string { return string(g) }
 
+// appsList reads all applications from the database at once; the list has no pages.
 func (c *cli) appsList() *cobra.Command {
 	var org string
 	cmd := &cobra.Command{

@@ -65,6 +65,8 @@ func (c *cli) printStored(m members) error {
 	return c.printList(m, "channels", col("CHANNEL", "id"), col("LEVEL", "access_level"), col("SLUG", "slug"), col("NAME", "name"), col("URL", "url"))
 }
 
+// articlesPut puts to the path of the id that the file holds; a file without a valid one is refused
+// before the call.
 func (c *cli) articlesPut() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "put FILE", Short: "Create or replace an article",
@@ -110,6 +112,8 @@ happens if the article was changed meanwhile.`,
 	return cmd
 }
 
+// articlesDelete makes a call for each id. It goes on after an error that the gateway answers, and
+// stops at one of the network, which the other articles would meet, too.
 func (c *cli) articlesDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete ID...", Short: "Delete articles",
@@ -157,6 +161,8 @@ from being deleted, and the exit code is then 1.`,
 
 const reindexPath = articlesPath + "/reindex"
 
+// articlesReindex posts to /v1/articles/reindex, where a reindex under way is no error, and then
+// reads its state until it ends.
 func (c *cli) articlesReindex() *cobra.Command {
 	var watch, noWait bool
 	cmd := &cobra.Command{

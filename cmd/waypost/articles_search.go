@@ -23,6 +23,7 @@ const (
 	tokensPath = "/v1/tokens"
 )
 
+// articlesSearch calls the search with a bearer token, not signed as other commands are.
 func (c *cli) articlesSearch() *cobra.Command {
 	var tenant, from string
 	numbers := filters{{flag: "level", name: "user_access_level"}, {flag: "page", name: "_page"}, {flag: "per-page", name: "_per_page"}}

@@ -22,7 +22,7 @@ func (in *audienceInput) flags(cmd *cobra.Command) {
 	f.StringVar(&in.leads, "leads", "", "a file of leadsIds, one a line or as a JSON list; - is standard input")
 	f.StringArrayVar(&in.filters, "filter", nil, `the leads that match NAME=VALUE; may stand several times, and all must match:
 leadsGroup, region, name (a prefix), mobilePhone, email, externalId,
-gender, test, birthday (a date or --MM-DD), customFields.NAME,
+gender, test, birthday (a date or --MM-DD), importId, customFields.NAME,
 createdFrom, createdTo, updatedFrom, updatedTo (RFC 3339; To is exclusive)`)
 	f.StringVar(&in.segment, "segment", "", "the leads of a segment")
 	f.BoolVar(&in.everybody, "all", false, "every lead")

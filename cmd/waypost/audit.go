@@ -25,5 +25,5 @@ and are after.`,
 		{"to", "to", "only what was done before this time"},
 	},
 		col("AT", "at"), col("ACTION", "action"), col("TARGET", "target"), col("ACTOR", "actor"), col("APPLICATION", "application"),
-		col("REQUEST", "requestId"))
+		col("ADDRESS", "address"), col("REQUEST", "requestId"))
 }

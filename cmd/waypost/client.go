@@ -75,6 +75,9 @@ func (c *cli) client() (*client, error) {
 	return &client{gateway.As(cfg.Client.Actor), p}, nil
 }
 
+// findProfile takes the gateway and the keys from the file of WAYPOST_PROFILE, else from the three
+// variables, else from profile.json of the data directory. Some of the three variables are an
+// error, not a reason to look further.
 func findProfile(cfg config.Config) (profile, error) {
 	from := cfg.Client
 	if from.Profile != "" {

@@ -102,7 +102,11 @@ func matchFlag(cmd *cobra.Command, what string) {
 
 // change makes a call that changes something, if it is still the version of --if-match.
 func (c *cli) change(cmd *cobra.Command, method, target string, body any) (answer, error) {
-	header := http.Header{}
+	return c.changeWith(cmd, method, target, http.Header{}, body)
+}
+
+// changeWith is change with further headers.
+func (c *cli) changeWith(cmd *cobra.Command, method, target string, header http.Header, body any) (answer, error) {
 	show := cmd.Parent().CommandPath() + " show"
 	if match := cmd.Flag("if-match"); match.Changed {
 		if match.Value.String() == "" {

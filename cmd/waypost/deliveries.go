@@ -54,6 +54,7 @@ func (c *cli) deliveriesList() *cobra.Command {
 
 const anyStatus = "pending, retrying, deferred, succeeded, failed or canceled"
 
+// deliveriesSummary has a column for each member that --by names, in that order.
 func (c *cli) deliveriesSummary() *cobra.Command {
 	var by []string
 	selection := deliveryFilters(anyStatus + " (failed and retrying without it)")

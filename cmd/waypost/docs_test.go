@@ -144,6 +144,8 @@ func TestLaunchesPage(t *testing.T) {
 	ids := map[string]string{"1001": run("name: Ada\nleadsGroup: 3\n", "leads", "create", "-f", "-").text("leadsId")}
 	definition := strings.ReplaceAll(blocksOf(t, text, "yaml")[0], "whk_1", webhook)
 	ids["jrn_…"] = run(definition, "journeys", "apply", "-f", "-", "--publish").text("journeyId")
+	offer := strings.ReplaceAll(blocksOf(t, text, "yaml")[1], "whk_1", webhook)
+	ids["jrn_2…"] = run(offer, "journeys", "apply", "-f", "-", "--publish").text("journeyId")
 	var last members
 	note := func(m members) {
 		if last = m; m.text("launchId") != "" {

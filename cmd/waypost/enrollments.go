@@ -88,7 +88,7 @@ func (c *cli) watchEnrollment(ctx context.Context, cl *client, id string) error 
 			return false, err
 		}
 		for ; shown < len(timeline); shown++ {
-			if err := c.printEntry(timeline[shown]); err != nil {
+			if err := c.printTimelineEntry(timeline[shown]); err != nil {
 				return false, err
 			}
 		}
@@ -109,7 +109,7 @@ func (c *cli) watchEnrollment(ctx context.Context, cl *client, id string) error 
 	})
 }
 
-func (c *cli) printEntry(entry members) error {
+func (c *cli) printTimelineEntry(entry members) error {
 	if c.output == outputJSON {
 		return c.printLine(entry)
 	}

@@ -24,15 +24,24 @@ func TestEventsSend(t *testing.T) {
 	}
 	sent := len(p.requests())
 	for args, says := range map[string]string{
-		"events send --name purchase --lead 7":                            "--id ID, --name NAME and --lead N",
+		"events send --name purchase --lead 7":                            "--id ID, --name NAME, and --lead N",
 		"events send --id e1 --name purchase":                             "--lead N",
 		"events send --id e1 --name purchase --lead x":                    "it is no whole number",
 		"events send --id e1 --name purchase --lead 7 --properties {a:1}": "must be JSON",
 	} {
 		runCLI(t, p.environ(), "", strings.Fields(args)...).want(t, 2, nil, []string{says})
 	}
+	runCLI(t, p.environ(), "", "events", "send", "--id", "e", "--name", "n", "--lead", "7", "--email", "a@example.com").want(t, 1, nil, []string{"[email lead]"})
 	if n := len(p.requests()); n != sent {
 		t.Errorf("%d of the faulty calls were sent", n-sent)
+	}
+	for args, body := range map[string]string{
+		"--external-id crm-42 --create --occurred-at 2026-01-31T12:00:00Z": `{"create":true,"eventId":"e","externalId":"crm-42","name":"n","occurredAt":"2026-01-31T12:00:00Z"}`,
+		"--email a@example.com":         `{"email":"a@example.com","eventId":"e","name":"n"}`,
+		"--mobile-phone +8613800138000": `{"eventId":"e","mobilePhone":"+8613800138000","name":"n"}`,
+	} {
+		runCLI(t, p.environ(), "", append([]string{"events", "send", "--id", "e", "--name", "n"}, strings.Fields(args)...)...).want(t, 0, []string{"duplicate"}, nil)
+		sameJSON(t, p.last(t).body, body)
 	}
 }
 
@@ -64,12 +73,12 @@ func TestEventsImport(t *testing.T) {
 func TestEventsList(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{
-		"GET /v1/events":       always(200, `{"items":[{"eventId":"e1","name":"purchase","leadsId":7,"properties":{"amount":1},"acceptedAt":"2026-01-31T12:00:00.000Z"}],"nextCursor":"c2"}`),
+		"GET /v1/events":       always(200, `{"items":[{"eventId":"e1","name":"purchase","leadsId":7,"properties":{"amount":1},"occurredAt":"2026-01-31T12:00:00.000Z","acceptedAt":"2026-01-31T12:00:00.000Z"}],"nextCursor":"c2"}`),
 		"GET /v1/events/names": always(200, `{"items":[{"name":"purchase","count":1204,"lastAt":"2026-01-31T12:00:00.000Z"}]}`),
 	})
-	r := runCLI(t, p.environ(), "", "events", "list", "--lead", "7", "--name", "purchase", "--from", "2026-01-01T00:00:00Z", "--to", "2026-02-01T00:00:00Z", "--sort", "acceptedAt")
-	r.want(t, 0, []string{"ACCEPTED                  NAME      LEAD  EVENT  PROPERTIES\n2026-01-31T12:00:00.000Z  purchase  7     e1     {\"amount\":1}\n"}, []string{"--cursor c2"})
-	if got, want := p.last(t).target, "/v1/events?from=2026-01-01T00%3A00%3A00Z&leadsId=7&limit=50&name=purchase&sort=acceptedAt&to=2026-02-01T00%3A00%3A00Z"; got != want {
+	r := runCLI(t, p.environ(), "", "events", "list", "--lead", "7", "--name", "purchase", "--from", "2026-01-01T00:00:00Z", "--to", "2026-02-01T00:00:00Z", "--sort", "occurredAt")
+	r.want(t, 0, []string{"OCCURRED                  NAME      LEAD  EVENT  PROPERTIES\n2026-01-31T12:00:00.000Z  purchase  7     e1     {\"amount\":1}\n"}, []string{"--cursor c2"})
+	if got, want := p.last(t).target, "/v1/events?from=2026-01-01T00%3A00%3A00Z&leadsId=7&limit=50&name=purchase&sort=occurredAt&to=2026-02-01T00%3A00%3A00Z"; got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 	runCLI(t, p.environ(), "", "events", "names").want(t, 0, []string{"NAME      COUNT  LAST\npurchase  1204   2026-01-31T12:00:00.000Z\n"}, nil)

@@ -34,6 +34,8 @@ func (c *cli) journeys() *cobra.Command {
 
 func journeyPath(id string) string { return journeysPath + "/" + url.PathEscape(id) }
 
+// journeysApply stores the draft before it publishes: a draft that cannot be published stays, and
+// the error says so.
 func (c *cli) journeysApply() *cobra.Command {
 	var file, id string
 	var set []string
@@ -202,6 +204,8 @@ func tagsOf(journey members) string {
 	return clean(strings.Join(draft.Tags, ", "))
 }
 
+// journeysCopy posts to the journey's /copy and prints what the copy could not resolve in its
+// stage.
 func (c *cli) journeysCopy() *cobra.Command {
 	var name, stage string
 	cmd := &cobra.Command{

@@ -20,7 +20,7 @@ type pageRunner struct {
 	t      *testing.T
 	client []string
 	ids    map[string]string        // what stands for ids that the page leaves open
-	fresh  map[string]func() string // the same, asked for at each line
+	anew   map[string]func() string // the same, asked for at each line
 }
 
 // run carries out all lines, but without --watch, which would wait for what nobody
@@ -40,7 +40,7 @@ func (p pageRunner) run(text string) map[string]members {
 func (p pageRunner) line(line string) members {
 	p.t.Helper()
 	written := line
-	for open, another := range p.fresh {
+	for open, another := range p.anew {
 		if strings.Contains(line, open) {
 			line = strings.ReplaceAll(line, open, another())
 		}
@@ -199,7 +199,7 @@ func TestOperationsPage(t *testing.T) {
 	decided := func(status waypost.DeliveryStatus) string {
 		return decidedDeliveries(t, db, status, p.ids["jrn_…"], p.ids["whk_…"], lead)[0]
 	}
-	p.fresh = map[string]func() string{"msg_…": func() string { return decided(waypost.DeliveryFailed) }}
+	p.anew = map[string]func() string{"msg_…": func() string { return decided(waypost.DeliveryFailed) }}
 	// What has nothing to send has ended before it can be canceled.
 	decided(waypost.DeliveryFailed)
 	decided(waypost.DeliveryCanceled)

@@ -330,26 +330,29 @@ func TestJourneysShowTree(t *testing.T) {
 		"GET /v1/journeys/jrn_1": always(200, journey),
 		"GET /v1/journeys/jrn_1/versions/2": always(200, `{"journeyId":"jrn_1","version":2,"definition":{"name":"Tree","start":"hello","nodes":[
 			{"id":"hello","type":"touchpoint","label":"Say hello","webhook":"whk_1","next":"which","onFailure":"end"},
-			{"id":"which","type":"branch","cases":[{"when":"true","next":"wait"}],"otherwise":"end"},
-			{"id":"wait","type":"delay","label":"1\u001bhour","for":"1h","next":"hello"},{"id":"end","type":"exit"}]}}`),
+			{"id":"which","type":"branch","cases":[{"when":"true","next":"wait"},{"when":"true","next":"wait"},{"when":"true"}],"otherwise":"end"},
+			{"id":"wait","type":"waitFor","label":"1\u001bhour","timeout":"1h","next":"which","onTimeout":"which"},{"id":"end","type":"exit"}]}}`),
 		"GET /v1/journeys/jrn_1/statistics": always(200, `{"nodes":[`+strings.Join([]string{
-			counts("hello", `"entered":12,"standing":3,"waiting":0,"sending":2,"deferred":1,"delivered":8,"failed":1,"skipped":0,"edges":[{"next":"which","count":8},{"next":"end","count":1}]`),
-			counts("which", `"entered":8,"edges":[{"next":"wait","count":7},{"next":"end","count":1}]`),
-			counts("wait", `"entered":7,"standing":5,"waiting":5,"edges":[{"next":"hello","count":2}]`), counts("end", `"entered":2`),
+			counts("hello", `"entered":12,"standing":3,"waiting":0,"sending":2,"deferred":1,"delivered":8,"failed":1,"skipped":0,"edges":[{"next":"which","way":"next","count":8},{"next":"end","way":"onFailure","count":1}],"ends":[]`),
+			counts("which", `"entered":8,"edges":[{"next":"wait","way":"case:0","count":4},{"next":"wait","way":"case:1","count":1},{"next":"end","way":"otherwise","count":1}],"ends":[{"way":"case:2","count":2}]`),
+			counts("wait", `"entered":7,"standing":5,"waiting":5,"edges":[{"next":"which","way":"next","count":2},{"next":"which","way":"onTimeout","count":3}]`), counts("end", `"entered":2`),
 		}, ",")+`],"enrollments":{"entered":10,"completed":2,"exited":0,"failed":0,"canceled":1,"heldOut":4,
-			"begun":{"event":7,"leadCreated":0,"leadChanged":2,"segment":0},"refused":3,"undecided":1}}`),
+			"begun":{"event":7,"leadCreated":0,"leadChanged":2,"segment":5},"refused":3,"undecided":1}}`),
 	})
 	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`"name": "Tree"`, `
 version 2: 10 enrollments, 2 completed, 0 exited, 0 failed, 1 canceled, 4 held out
-began by themselves: 7 by an event, 0 by a new lead, 2 by a changed lead; 3 refused by the re-entry rule, 1 undecided
+began by themselves: 7 by an event, 0 by a new lead, 2 by a changed lead, 5 by a segment; 3 refused by the re-entry rule, 1 undecided
 
-NODE                         TYPE        EDGE  ENTERED  STANDING  WAITING  SENDING  DEFERRED  DELIVERED  FAILED  SKIPPED
-hello (Say hello)            touchpoint  10    12       3         0        2        1         8          1       0
-├─ which                     branch      8     8        0         0        0        0         0          0       0
-│  ├─ case 1: wait (1 hour)  delay       7     7        5         5        0        0         0          0       0
-│  │  └─ hello ↑                         2
-│  └─ otherwise: end         exit        1     2        0         0        0        0         0          0       0
-└─ onFailure: end ↑                      1
+NODE                              TYPE        EDGE  ENTERED  STANDING  WAITING  SENDING  DEFERRED  DELIVERED  FAILED  SKIPPED
+hello (Say hello)                 touchpoint  10    12       3         0        2        1         8          1       0
+├─ which                          branch      8     8        0         0        0        0         0          0       0
+│  ├─ case 1: wait (1 hour)       waitFor     4     7        5         5        0        0         0          0       0
+│  │  ├─ which ↑                              2
+│  │  └─ onTimeout: which ↑                   3
+│  ├─ case 2: wait ↑                          1
+│  ├─ case 3: (the journey ends)              2
+│  └─ otherwise: end              exit        1     2        0         0        0        0         0          0       0
+└─ onFailure: end ↑                           1
 `}, nil)
 	r := runCLI(t, p.environ(), "", "-o", "json", "journeys", "show", "jrn_1")
 	if r.code != 0 || strings.Contains(r.stdout, "entered") || strings.Contains(r.stdout, "NODE") {
@@ -361,26 +364,36 @@ hello (Say hello)            touchpoint  10    12       3         0        2    
 func TestJourneysShowGoal(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, map[string]func(request) reply{
-		"GET /v1/journeys/jrn_1": always(200, `{"id":"jrn_1","draft":{"name":"Sell"},"publishedVersion":1}`),
+		"GET /v1/journeys/jrn_1": always(200, `{"id":"jrn_1","draft":{"name":"Sell","when":"1 \u003e 0 \u0026\u0026 '\\u003e' != ''"},"publishedVersion":1}`),
 		"GET /v1/journeys/jrn_1/versions/1": always(200, `{"journeyId":"jrn_1","version":1,"definition":{"name":"Sell","start":"arms","nodes":[
 			{"id":"arms","type":"split","arms":[{"weight":1,"next":"a"},{"weight":1}]},{"id":"a","type":"exit"}]}}`),
 		"GET /v1/journeys/jrn_1/statistics": always(200, `{"nodes":[{"nodeId":"arms","entered":900,"edges":[],"arms":[
-			{"arm":1,"next":"a","goal":{"enrollments":450,"converted":45,"rate":0.1,"value":45.5},"lift":null},
-			{"arm":2,"next":null,"goal":{"enrollments":0,"converted":0,"rate":null,"value":0},"lift":{"difference":null,"low":-1,"high":1,"confidence":0.95,"text":"Too little."}}],
-			"winner":{"status":"decided","arm":1,"next":"a"}},{"nodeId":"a","edges":[]}],
-			"enrollments":{"entered":900,"goal":{"enrollments":900,"converted":90,"rate":0.1,"value":1234.5}},
-			"controlGroup":{"goal":{"enrollments":100,"converted":4,"rate":0.04,"value":40}},
+			{"arm":1,"next":"a","goal":{"leads":450,"enrollments":470,"converted":45,"rate":0.1,"value":45.5,"open":7},"lift":null},
+			{"arm":2,"next":null,"goal":{"enrollments":0,"converted":0,"rate":null,"value":0},"lift":{"difference":null,"low":-1,"high":1,"confidence":0.95,"text":"Too little."},
+				"liftOverControlGroup":{"difference":null,"low":-1,"high":1,"confidence":0.95,"text":"Not alike."}}],
+			"sampleRatio":{"expected":[0.5,0.5],"seen":[1,0],"p":0,"mismatch":true},
+			"winner":{"status":"decided","arm":1,"next":"a","decidedAt":"2026-02-02T12:00:00.000Z","arms":[
+				{"leads":50,"enrollments":50,"converted":20,"rate":0.4,"value":45.5,"open":3},{"leads":1,"enrollments":1,"converted":0,"rate":0,"value":0,"open":0}]}},{"nodeId":"a","edges":[]}],
+			"enrollments":{"entered":900,"goal":{"leads":900,"enrollments":900,"converted":90,"rate":0.1,"value":1234.5,"open":0}},
+			"controlGroup":{"goal":{"leads":100,"enrollments":100,"converted":4,"rate":0.04,"value":40,"open":12}},
+			"sampleRatio":{"expected":0.3,"seen":0.1,"p":0.00001,"mismatch":true},
 			"lift":{"difference":0.06,"low":0.0012,"high":0.0912,"confidence":0.95,"verdict":"higher","text":"It is higher."}}`),
 		"POST /v1/journeys/jrn_1/winners/arms/reverse": always(200, `{"version":3,"nodeId":"arms","status":"reversed"}`),
 	})
-	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`
-goal: 90 of 900 converted (10.0 %), worth 1234.5
-control group: 4 of 100 converted (4.0 %), worth 40
+	runCLI(t, p.environ(), "", "journeys", "show", "jrn_1").want(t, 0, []string{`"when": "1 > 0 && '\\u003e' != ''"`, `
+goal: 90 of 900 leads converted (10.0 %), worth 1234.5
+control group: 4 of 100 leads converted (4.0 %), worth 40; 12 can still convert
+WARNING: the control group has 10.0 % of the leads, not 30.0 %
 lift: +6.0 points, between +0.1 and +9.1 with 95 % confidence. It is higher.
-arms arm 1 → a: 45 of 450 converted (10.0 %), worth 45.5
+WARNING: the arms of arms have 100.0 %, 0.0 % of the leads, not 50.0 %, 50.0 %
+arms arm 1 → a: 45 of 450 leads converted (10.0 %), worth 45.5; they entered 470 times; 7 can still convert
 arms arm 2: nobody
-  lift: Too little.
+  lift over arm 1: Too little.
+  lift over the control group: Not alike.
 arms: arm 1 has won, and takes everybody
+  decided 2026-02-02T12:00:00.000Z by:
+  arm 1: 20 of 50 leads converted (40.0 %), worth 45.5; 3 can still convert
+  arm 2: 0 of 1 lead converted (0.0 %)
 `}, nil)
 	runCLI(t, p.environ(), "", "journeys", "reverse", "jrn_1", "arms", "--version", "3").want(t, 0, []string{"reversed"}, nil)
 }

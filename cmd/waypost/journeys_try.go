@@ -17,6 +17,8 @@ import (
 	"waypost/app"
 )
 
+// journeysValidate checks a definition with the rules of this program, which may be of another
+// version than the gateway's.
 func (c *cli) journeysValidate() *cobra.Command {
 	var set []string
 	var offline bool
@@ -111,6 +113,8 @@ func (in *definitionInput) put(cmd *cobra.Command, body map[string]any) error {
 	return nil
 }
 
+// journeysDryRun posts to the journey's /dryrun and prints the path and the messages. Flags that
+// are not given are left to the gateway's defaults.
 func (c *cli) journeysDryRun() *cobra.Command {
 	var which definitionInput
 	var in enrollmentInput
@@ -306,6 +310,8 @@ func paramsOf(message members) string {
 	return message.text("error")
 }
 
+// journeysTest posts to the journey's /test, which answers once the receiver has, and fails unless
+// the message was taken.
 func (c *cli) journeysTest() *cobra.Command {
 	var which definitionInput
 	var in enrollmentInput
@@ -348,6 +354,7 @@ enrolled, and no statistics count the message. It fails if the receiver did not 
 	return cmd
 }
 
+// journeysForecast posts to the journey's /forecast and prints a row for each day.
 func (c *cli) journeysForecast() *cobra.Command {
 	var which definitionInput
 	var in audienceInput
@@ -449,7 +456,7 @@ func (c *cli) printForecast(f forecast) error {
 			*g.Expected, *g.Low, *g.High, quantity(g.Enrollments, "enrollment", "enrollments"), g.Converted)
 	} else if g != nil {
 		fmt.Fprintf(c.stderr, "There are no numbers yet of how many would reach the goal: %s had the time for it, and %d are needed.\n",
-			quantity(g.Enrollments, "enrollment", "enrollments"), waypost.LeastEnrollments)
+			quantity(g.Enrollments, "enrollment", "enrollments"), waypost.LeastLeads)
 	}
 	if f.Cut > 0 {
 		fmt.Fprintf(c.stderr, "%s not followed to the last day: too many nodes were passed.\n", quantity(f.Cut, "of them was", "of them were"))

@@ -41,6 +41,7 @@ func versionArg(text string, orDraft bool) (string, error) {
 	return strconv.Itoa(n), nil
 }
 
+// journeysVersions prints pages of the list, or one version with its definition as JSON.
 func (c *cli) journeysVersions() *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
@@ -69,6 +70,7 @@ With the number of a version, shows that one with its definition.`,
 	return cmd
 }
 
+// journeysDiff has the gateway compare the versions; the command only prints the differences.
 func (c *cli) journeysDiff() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff ID A B", Short: "Tell what is different between two versions",
@@ -141,6 +143,7 @@ everybody. In this version the arms are not compared again.`,
 	return cmd
 }
 
+// journeysMigrate checks the flags; migrateJourney makes the calls, a dry run first.
 func (c *cli) journeysMigrate() *cobra.Command {
 	var from, to int
 	var pairs []string
@@ -225,7 +228,7 @@ func (c *cli) migrateJourney(ctx context.Context, id string, m migration, dryRun
 
 // printDefinition writes an object whose member of that name is a definition.
 func (c *cli) printDefinition(m members, name string) error {
-	if err := c.printObject(m, name); err != nil {
+	if err := c.printWithProblems(m, name); err != nil {
 		return err
 	}
 	definition := m.raw(name)

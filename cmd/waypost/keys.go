@@ -140,6 +140,9 @@ before has ended and the retention of the namespace has passed.`,
 	}
 }
 
+// rotateKeys encrypts every value in the database, and the schedules of launches in Temporal, with
+// the newest key, ids[0]. Values that stay with an older key are an error. It can be stopped and
+// run again: what is encrypted with the newest key is not touched.
 func (c *cli) rotateKeys(ctx context.Context, cfg config.Config, ids []string, db database) error {
 	began := time.Now()
 	uses, err := db.KeyUses(ctx)

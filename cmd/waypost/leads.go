@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,10 +24,11 @@ func (c *cli) leads() *cobra.Command {
   waypost leads import leads.csv --mode upsert
   waypost leads list --name Ad --sort -createdAt
   waypost leads export --to leads.csv`,
-	}, c.leadsList(), c.leadsShow(), c.leadsCount(), c.leadsFields(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(),
+	}, c.leadsList(), c.leadsShow(), c.leadsCount(), c.leadsFields(), c.leadsCreate(), c.leadsUpdate(), c.leadsDelete(), c.leadsErase(),
 		c.leadsImport(), c.leadsImports(), c.leadsExport())
 }
 
+// leadsCount posts an audience or a condition to /v1/leads/count.
 func (c *cli) leadsCount() *cobra.Command {
 	var in audienceInput
 	var when string
@@ -82,6 +85,7 @@ var leadFilters = filters{
 	{"gender", "gender", "only those of this gender: 0 unknown, 1 male, 2 female"},
 	{"test", "test", "true: only test leads; false: none of them"},
 	{"birthday", "birthday", "only those born on this date, or, as --12-31, on that day of any year: --birthday=--12-31"},
+	{"import", "importId", "only those that this import has created or updated (IMPORT)"},
 	{"custom-field", "customFields.", "only those with this value of a custom field: NAME=VALUE; may stand several times"},
 	{"created-from", "createdFrom", "only those created at or after this time (RFC 3339)"},
 	{"created-to", "createdTo", "only those created before this time (RFC 3339)"},
@@ -147,7 +151,7 @@ var leadFieldFlags = []leadField{
 	{"mobile-phone", "mobilePhone", "a mobile number; may stand several times", listField},
 	{"email", "email", "e-mail address", textField},
 	{"gender", "gender", "0 unknown, 1 male, 2 female", numberField},
-	{"birthday", "birthday", "such as 1990-12-31", textField},
+	{"birthday", "birthday", "such as 1990-12-31, or --12-31 without a year", textField},
 	{"company", "company", "company name", textField},
 	{"company-phone", "companyPhone", "the company's phone", textField},
 	{"company-email", "companyEmail", "the company's e-mail address", textField},
@@ -286,6 +290,7 @@ func leadBody(object json.RawMessage, set map[string]any) (any, error) {
 	return override(object, map[string]any{businessParam: fields})
 }
 
+// leadsCreate posts one lead; flags replace members of the file.
 func (c *cli) leadsCreate() *cobra.Command {
 	var in leadInput
 	cmd := &cobra.Command{
@@ -326,6 +331,8 @@ member businessParam), or from both: a flag wins over the file.`,
 	return cmd
 }
 
+// leadsUpdate patches the named fields, or puts the whole lead with --replace. Members of a shown
+// lead that the gateway sets are left out, so that its output can be sent back.
 func (c *cli) leadsUpdate() *cobra.Command {
 	var in leadInput
 	var cleared []string
@@ -415,6 +422,43 @@ func writable(object json.RawMessage, id string) (json.RawMessage, error) {
 		return object, nil
 	}
 	return json.Marshal(kept)
+}
+
+// leadsErase deletes with Prefer: return=representation, by which the gateway answers what it has
+// erased.
+func (c *cli) leadsErase() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "erase ID", Short: "Delete a lead, and show what was erased and what is kept",
+		Long: `Deletes a lead as "delete" does, and shows what was erased with it, what is kept, and until when. This cannot be
+taken back.`,
+		Example: `  waypost leads erase 1001
+  waypost leads erase 1001 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.changeWith(cmd, http.MethodDelete, leadPath(args[0]), http.Header{"Prefer": {"return=representation"}}, nil)
+			if err != nil {
+				return err
+			}
+			if c.output == outputJSON {
+				return c.printAnswer(a)
+			}
+			var m, erased members
+			if err := errors.Join(json.Unmarshal(a.body, &m), json.Unmarshal(m.raw("erased"), &erased)); err != nil {
+				return fmt.Errorf("the gateway does not say what it has erased: %w", err)
+			}
+			rows := make([]members, 0, len(erased))
+			for _, e := range erased {
+				rows = append(rows, members{{"what", json.RawMessage(strconv.Quote(e.name))}, {"count", e.value}})
+			}
+			fmt.Fprintf(c.stdout, "Erased lead %s, and of it:\n", clean(args[0]))
+			if err := c.printRows(rows, col("WHAT", "what"), col("COUNT", "count")); err != nil {
+				return err
+			}
+			return c.printList(m, "kept", col("KEPT", "what"), col("COUNT", "count"), col("UNTIL", "until"))
+		},
+	}
+	matchFlag(cmd, "lead")
+	return cmd
 }
 
 func (c *cli) leadsDelete() *cobra.Command {

@@ -129,8 +129,8 @@ func (c *cli) export(ctx context.Context, cl *client, what exporting, query url.
 		}
 		shown.flow(unknown, line)
 	}
-	says, told := rows.end(s.res.Trailer.Get("X-Waypost-Count"))
-	if !told || says != rows.count() {
+	says, complete := rows.end(s.res.Trailer.Get("X-Waypost-Count"))
+	if !complete || says != rows.count() {
 		return 0, shown.end(errors.New("the answer was cut off; the export is not complete"))
 	}
 	if c.terminal {
@@ -143,8 +143,9 @@ func (c *cli) export(ctx context.Context, cl *client, what exporting, query url.
 type tally interface {
 	add(piece []byte)
 	count() int64
-	// end returns the number that the export itself tells at its end.
-	end(trailer string) (n int64, told bool)
+	// end returns the number of leads that the export states at its end; complete is false if it states
+	// none, since it was cut off.
+	end(trailer string) (n int64, complete bool)
 }
 
 // ndjsonTally counts lines, and keeps the last one, which tells how many there are.

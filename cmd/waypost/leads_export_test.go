@@ -168,8 +168,8 @@ func TestTallies(t *testing.T) {
 			for from := 0; from < len(text); from += size {
 				r.add([]byte(text[from:min(from+size, len(text))]))
 			}
-			if n, told := r.end("3"); n != 3 || !told || r.count() != 3 {
-				t.Fatalf("in pieces of %d: %d leads, says %d, %t", size, r.count(), n, told)
+			if n, complete := r.end("3"); n != 3 || !complete || r.count() != 3 {
+				t.Fatalf("in pieces of %d: %d leads, says %d, %t", size, r.count(), n, complete)
 			}
 		}
 	}

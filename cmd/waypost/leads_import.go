@@ -62,10 +62,9 @@ func formatOf(name, given string, formats ...string) (string, error) {
 	return format, nil
 }
 
+// leadsImport makes the command that posts a file of leads and watches the import of its rows.
 func (c *cli) leadsImport() *cobra.Command {
 	var im leadImport
-	var format, encoding, errorsFile string
-	var noWait bool
 	cmd := &cobra.Command{
 		Use: "import FILE", Short: "Import leads from a CSV, NDJSON or JSON file",
 		Long: `Sends a file of up to 64 MiB to the gateway, which stores its rows and then processes them, and shows
@@ -75,6 +74,9 @@ the first of them are shown, --errors writes all of them to a file, and the exit
   --mode create   every row is a new lead (default); a leadsId in the row is ignored
   --mode update   every row changes the lead that its leadsId, or else its externalId, names
   --mode upsert   update where there is such a lead, create elsewhere
+
+With --match a row names its lead by that alone: leadsId, externalId, email (in any case of letters) or
+mobilePhone (any of its numbers). A row that several leads match fails.
 
 The format is told by the name (.csv, .ndjson or .jsonl, .json) or by --format: CSV has a header row of
 field names, NDJSON an object a line, JSON is {"leads":[…]}. What ` + "`waypost leads export`" + ` writes can be
@@ -90,58 +92,69 @@ itself. If all fails, repeat the command with the --key that it prints: within 2
 file with the same key is imported once.`,
 		Example: `  waypost leads import leads.csv --mode upsert --dry-run
   waypost leads import leads.csv --mode upsert --errors failed.ndjson
+  waypost leads import webinar.csv --mode upsert --match email
   waypost leads import from-excel.csv --encoding gb18030
   gunzip -c leads.ndjson.gz | waypost leads import - --format ndjson --no-wait`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := im.read(args[0], format, encoding); err != nil {
+			if err := im.read(args[0]); err != nil {
 				return err
 			}
-			if im.key == "" {
-				im.key = "import-" + signature.NewNonce()
-			}
-			if noWait && errorsFile != "" {
-				return usagef("--errors needs the end of the import, and --no-wait does not wait for it; use `waypost leads imports errors ID` later")
-			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			accepted, err := c.sendImport(cmd.Context(), cl, im)
-			if err != nil {
-				return err
-			}
-			if noWait {
-				return c.printAnswer(accepted)
-			}
-			var started importProgress
-			if accepted.decode(&started, "import") != nil || started.ID == "" {
-				return accepted.unreadable("import")
-			}
-			return c.watchImport(cmd.Context(), cl, started.ID, errorsFile)
+			return c.importLeads(cmd.Context(), im)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&format, "format", "", "csv, ndjson or json; by default what the file's name says")
-	f.StringVar(&encoding, "encoding", "", "the file's encoding, such as gb18030 or utf-16 (default utf-8)")
-	f.StringVar(&im.mode, "mode", string(waypost.ImportCreate), "create, update or upsert")
-	f.BoolVar(&im.dryRun, "dry-run", false, "only check the rows, and change nothing")
-	f.BoolVar(&noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
-	f.StringVar(&errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
-	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
-	notEmpty(cmd, "format", "encoding", "errors", "key")
+	im.flags(cmd)
 	return cmd
+}
+
+// importLeads sends the file and prints the import, at once or, if that is waited for, when it has
+// ended. Rows that failed are an error.
+func (c *cli) importLeads(ctx context.Context, im leadImport) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	accepted, err := c.sendImport(ctx, cl, im)
+	if err != nil {
+		return err
+	}
+	if im.noWait {
+		return c.printAnswer(accepted)
+	}
+	var started importProgress
+	if accepted.decode(&started, "import") != nil || started.ID == "" {
+		return accepted.unreadable("import")
+	}
+	return c.watchImport(ctx, cl, started.ID, im.errorsFile)
 }
 
 // leadImport holds the arguments and flags of `leads import`.
 type leadImport struct {
-	name, mode, key string
-	media           string // the Content-Type
-	dryRun          bool
+	name, mode, match, key       string
+	format, encoding, errorsFile string
+	media                        string // the Content-Type
+	dryRun, noWait               bool
+}
+
+func (im *leadImport) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&im.format, "format", "", "csv, ndjson or json; by default what the file's name says")
+	f.StringVar(&im.encoding, "encoding", "", "the file's encoding, such as gb18030 or utf-16 (default utf-8)")
+	f.StringVar(&im.mode, "mode", string(waypost.ImportCreate), "create, update or upsert")
+	f.StringVar(&im.match, "match", "",
+		"what names a row's lead: leadsId, externalId, email or mobilePhone (default leadsId, else externalId)")
+	f.BoolVar(&im.dryRun, "dry-run", false, "only check the rows, and change nothing")
+	f.BoolVar(&im.noWait, "no-wait", false, "print the import's id as soon as the rows are stored")
+	f.StringVar(&im.errorsFile, "errors", "", "write the errors of the rows that failed to this file (NDJSON)")
+	f.StringVar(&im.key, "key", "", "the Idempotency-Key of an attempt whose answer is not known")
+	notEmpty(cmd, "format", "encoding", "errors", "key", "match")
 }
 
 func (im leadImport) target() string {
 	query := url.Values{"mode": {im.mode}}
+	if im.match != "" {
+		query.Set("match", im.match)
+	}
 	if im.dryRun {
 		query.Set("dryRun", "true")
 	}
@@ -277,7 +290,8 @@ func (c *cli) upload(ctx context.Context, cl *client, target string, header http
 	return a, shown.end(err)
 }
 
-// counted counts what is read.
+// counted is a reader that counts the bytes that were read, for a progress that another goroutine
+// shows.
 type counted struct {
 	from io.Reader
 	n    atomic.Int64
@@ -445,24 +459,33 @@ var failedColumns = []column{col("LINE", "line"), col("CODE", "code"), {"SAID", 
 	return clean(strings.Join(faults, "; "))
 }}}
 
-// read sets what depends on the file's name and on flags, and checks the mode.
-func (im *leadImport) read(name, format, encoding string) (err error) {
+// read sets what depends on the file's name and on flags, and refuses flags that contradict it or
+// each other. Without --key the import gets a random one.
+func (im *leadImport) read(name string) error {
 	im.name = name
-	if what := otherFiles[strings.ToLower(filepath.Ext(name))]; what != "" && format == "" {
+	if what := otherFiles[strings.ToLower(filepath.Ext(name))]; what != "" && im.format == "" {
 		return usagef("%s is %s", name, what)
 	}
-	if format, err = formatOf(name, format, "csv", "ndjson", "json"); err != nil {
+	format, err := formatOf(name, im.format, "csv", "ndjson", "json")
+	if err != nil {
 		return err
 	}
 	im.media = importMedia[format]
-	if encoding != "" {
-		im.media = mime.FormatMediaType(im.media, map[string]string{"charset": encoding})
+	if im.encoding != "" {
+		im.media = mime.FormatMediaType(im.media, map[string]string{"charset": im.encoding})
 	}
 	switch waypost.ImportMode(im.mode) {
 	case waypost.ImportCreate, waypost.ImportUpdate, waypost.ImportUpsert:
-		return nil
+	default:
+		return usagef("--mode %s: it is create, update or upsert", im.mode)
 	}
-	return usagef("--mode %s: it is create, update or upsert", im.mode)
+	if im.noWait && im.errorsFile != "" {
+		return usagef("--errors needs the end of the import, and --no-wait does not wait for it; use `waypost leads imports errors ID` later")
+	}
+	if im.key == "" {
+		im.key = "import-" + signature.NewNonce()
+	}
+	return nil
 }
 
 func (c *cli) leadsImports() *cobra.Command {
@@ -485,6 +508,8 @@ there are any.`,
 	})
 }
 
+// importsErrors prints rows while it reads them, aligned by thousands: memory does not grow with
+// the import.
 func (c *cli) importsErrors() *cobra.Command {
 	return &cobra.Command{
 		Use: "errors ID", Short: "Show the rows of an import that failed, and why",

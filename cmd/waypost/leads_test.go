@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
@@ -75,6 +76,20 @@ func TestLeadsCalls(t *testing.T) {
 	}
 }
 
+// An erasure shows what was erased, and what is kept until when.
+func TestLeadsErase(t *testing.T) {
+	t.Parallel()
+	client := newClientOf(t)
+	made := runCLI(t, client, "", "leads", "create", "--name", "Ada", "-o", "json")
+	var lead members
+	if err := json.Unmarshal([]byte(made.stdout), &lead); err != nil {
+		t.Fatal(err)
+	}
+	runCLI(t, client, "", "leads", "erase", lead.text("leadsId")).want(t, 0,
+		[]string{"Erased lead " + lead.text("leadsId"), "answers", "KEPT", "UNTIL", "backups of the database", "you overwrite them"}, nil)
+	runCLI(t, client, "", "leads", "erase", lead.text("leadsId")).want(t, 1, nil, []string{"NotFound"})
+}
+
 // What is wrong is said before anything is sent.
 func TestLeadsUsage(t *testing.T) {
 	t.Parallel()
@@ -100,6 +115,7 @@ func TestLeadsUsage(t *testing.T) {
 		{2, "update 7 --email a --if-match=", "--if-match is empty"},
 		{1, `update 7 -d {"leadsId":8,"name":"Ada"}`, "is lead 8, not lead 7"},
 		{2, "delete", "usage: waypost leads delete ID"},
+		{2, "erase", "usage: waypost leads erase ID"},
 		{2, "import", "usage: waypost leads import FILE"},
 		{2, "import leads.txt", `the name "leads.txt" does not tell the format: --format is csv, ndjson or json`},
 		{2, "import leads.XLSX", `leads.XLSX is a workbook: save its sheet as "CSV UTF-8"`},

@@ -68,6 +68,7 @@ const (
 	outputJSON  = "json"
 )
 
+// root makes the command tree, with -o and the error texts of flags that all commands share.
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "waypost",

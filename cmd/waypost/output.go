@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -95,7 +96,7 @@ func text(raw json.RawMessage) string {
 	return clean(compact.String())
 }
 
-// clean replaces characters that a terminal would obey instead of showing them.
+// clean replaces control characters, which could change a terminal's state.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -164,8 +165,26 @@ func (c *cli) printJSON(v any) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	_, err := c.stdout.Write(out.Bytes())
+	_, err := c.stdout.Write(plainSigns(out.Bytes()))
 	return err
+}
+
+// escapedSign is an escape sequence of JSON; those of <, > and &, with which encoders guard HTML, are taken apart.
+var escapedSign = regexp.MustCompile(`\\(u003c|u003e|u0026|.)`)
+
+// plainSigns writes <, > and & in JSON as they are.
+func plainSigns(text []byte) []byte {
+	return escapedSign.ReplaceAllFunc(text, func(escape []byte) []byte {
+		switch string(escape[1:]) {
+		case "u003c":
+			return []byte("<")
+		case "u003e":
+			return []byte(">")
+		case "u0026":
+			return []byte("&")
+		}
+		return escape
+	})
 }
 
 // printLine writes an object as JSON on one line.
@@ -187,6 +206,18 @@ func (c *cli) printObject(m members, without ...string) error {
 		}
 	}
 	return t.flush()
+}
+
+// printWithProblems is printObject of something that tells its problems, which become warnings.
+func (c *cli) printWithProblems(m members, without ...string) error {
+	problems, err := m.list("problems")
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		fmt.Fprintf(c.stderr, "warning: it goes on, but would be refused now: %s: %s\n", p.text("target"), p.text("message"))
+	}
+	return c.printObject(m, append(without, "problems")...)
 }
 
 // printAnswer writes the object that a gateway answered.

@@ -38,8 +38,8 @@ func (p *progress) show(done float64, line string) {
 	p.drawn = time.Now()
 }
 
-// flow is show for values that change all the time: it draws at most once in redraw, and
-// on terminals only.
+// flow is show for values that change many times a second: it draws on terminals only, at most once
+// in redraw.
 func (p *progress) flow(done float64, line func() string) {
 	if p.c.terminal && time.Since(p.drawn) >= redraw {
 		p.show(done, line())

@@ -9,6 +9,7 @@ import (
 	"waypost/receiver"
 )
 
+// receiver runs package receiver in this process until its context ends; it calls no gateway.
 func (c *cli) receiver() *cobra.Command {
 	var addr, ledger string
 	var o receiver.Options

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// told is a writer that passes on each write.
-type told chan string
+// writes is a writer that sends each write on the channel.
+type writes chan string
 
-func (w told) Write(p []byte) (int, error) {
+func (w writes) Write(p []byte) (int, error) {
 	w <- string(p)
 	return len(p), nil
 }
@@ -24,7 +24,7 @@ func TestReceiver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ledger := filepath.Join(t.TempDir(), "ledger")
-	stdout, stderr, code := make(told, 100), make(told, 100), make(chan int, 1)
+	stdout, stderr, code := make(writes, 100), make(writes, 100), make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"receiver", "--addr", "127.0.0.1:0", "--status", "503,200", "--basic-auth", "u:p", "--ledger", ledger}, nil, nil, stdout, stderr)
 	}()

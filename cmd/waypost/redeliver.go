@@ -19,6 +19,8 @@ const redeliveriesPath = "/v1/redeliveries"
 
 func redeliveryPath(id string) string { return redeliveriesPath + "/" + url.PathEscape(id) }
 
+// deliveriesRedeliver sends named messages in a call each, and makes one job of the filters.
+// Neither messages nor filters is an error, so that a forgotten flag does not send everything.
 func (c *cli) deliveriesRedeliver() *cobra.Command {
 	var watch, everything bool
 	selection := deliveryFilters("failed, succeeded or canceled; failed without it")
@@ -78,8 +80,8 @@ it is until it has ended; Ctrl-C then only stops watching.`,
 	return cmd
 }
 
-// redeliver sends messages once more, one after the other. One that cannot be sent
-// does not keep the others from it.
+// redeliver sends messages once more, one after the other. It goes on after a message that the
+// gateway refuses, and fails at the end.
 func (c *cli) redeliver(ctx context.Context, cl *client, messages []string) error {
 	rows := []members{}
 	failed := 0

@@ -96,8 +96,9 @@ func (c *cli) segmentsShow() *cobra.Command {
 		long:  "Shows a segment. With --etag it shows only the ETag of its current version, for --if-match.",
 		example: `  waypost segments show seg_…
   waypost segments show seg_… --etag`,
-		path: segmentPath,
-		etag: true,
+		path:  segmentPath,
+		print: func(segment members) error { return c.printWithProblems(segment) },
+		etag:  true,
 	})
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestSegmentFlags(t *testing.T) {
 	t.Parallel()
@@ -44,5 +47,39 @@ func TestSegmentFlags(t *testing.T) {
 	runCLI(t, p.environ(), "", "segments", "replace", "seg_1", "--when", "true").want(t, 2, nil, []string{"a segment needs --name and --when"})
 	if len(p.requests()) != sent {
 		t.Error("something was sent")
+	}
+}
+
+// What is stored and would be refused now is told beside it, to people.
+func TestStoredProblems(t *testing.T) {
+	t.Parallel()
+	const problems = `"problems":[{"code":"OutOfRange","target":"when","message":"events are kept for 90 days\u001b"},{"code":"InvalidFormat","target":"nodes[0]","message":"no"}]`
+	const segment = `{"id":"seg_1","name":"s","when":"true",` + problems + `}`
+	p := newPeer(t, map[string]func(request) reply{
+		"GET /v1/segments/seg_1":            always(200, segment),
+		"GET /v1/segments/seg_2":            always(200, `{"id":"seg_2","when":"true","problems":[]}`),
+		"GET /v1/segments/seg_3":            always(200, `{"id":"seg_3","when":"true","problems":null}`),
+		"GET /v1/journeys/jrn_1":            always(200, `{"id":"jrn_1","draft":{"name":"Bye"},`+problems+`}`),
+		"GET /v1/journeys/jrn_1/versions/1": always(200, `{"version":1,"definition":{"name":"Bye"},`+problems+`}`),
+	})
+	warnings := []string{
+		"warning: it goes on, but would be refused now: when: events are kept for 90 days \n",
+		"warning: it goes on, but would be refused now: nodes[0]: no\n",
+	}
+	for _, args := range [][]string{{"segments", "show", "seg_1"}, {"journeys", "show", "jrn_1"}, {"journeys", "versions", "jrn_1", "1"}} {
+		r := runCLI(t, p.environ(), "", args...)
+		if r.want(t, 0, nil, warnings); strings.Contains(r.stdout, "problems") {
+			t.Errorf("%v: %s", args, r.stdout)
+		}
+	}
+	r := runCLI(t, p.environ(), "", "-o", "json", "segments", "show", "seg_1")
+	if sameJSON(t, r.stdout, segment); r.stderr != "" {
+		t.Errorf("beside JSON: %s", r.stderr)
+	}
+	for _, id := range []string{"seg_2", "seg_3"} {
+		r := runCLI(t, p.environ(), "", "segments", "show", id)
+		if r.want(t, 0, []string{"true"}, nil); r.stderr != "" || strings.Contains(r.stdout, "problems") {
+			t.Errorf("%s: %s%s", id, r.stdout, r.stderr)
+		}
 	}
 }

@@ -67,6 +67,7 @@ func (c *cli) subscriptionsCreate() *cobra.Command {
 	return cmd
 }
 
+// subscriptionsUpdate patches what flags name, with null as the journey for --all-journeys.
 func (c *cli) subscriptionsUpdate() *cobra.Command {
 	var in subscriptionInput
 	var all bool

@@ -20,6 +20,8 @@ func (c *cli) suppressions() *cobra.Command {
 	}, c.suppressionsCreate(), c.suppressionsList(), c.suppressionsShow(), c.suppressionsDelete())
 }
 
+// suppressionsCreate posts an address. The gateway answers 200 with the suppression that there is,
+// or 201 with a new one; both are printed.
 func (c *cli) suppressionsCreate() *cobra.Command {
 	var channel, phone, email, external string
 	cmd := &cobra.Command{

@@ -24,7 +24,7 @@ func watchJob[J job](ctx context.Context, c *cli, cl *client, path, noun, goesOn
 	var now J
 	shown := &progress{c: c}
 	err := c.eachLook(ctx, cl, path, shown, goesOn, func(a answer) (bool, error) {
-		var next J // empty, so that no member of the answer before stays
+		var next J // empty, so that no member of the previous answer stays
 		err := a.decode(&next, noun)
 		status, ended := next.state()
 		if err != nil || status == "" {

@@ -105,8 +105,8 @@ func (in *webhookInput) set(cmd *cobra.Command, c *cli) (map[string]any, error) 
 	return set, nil
 }
 
-// body returns the request: what is set, over what the file says. What both say of
-// params, tls or basicAuth goes together.
+// body returns the request: the file's members, replaced by those of flags. Members of params, tls
+// and basicAuth are merged one by one.
 func (in *webhookInput) body(c *cli, set map[string]any) (json.RawMessage, error) {
 	if in.file == "" {
 		return json.Marshal(set)
@@ -131,6 +131,8 @@ func (in *webhookInput) body(c *cli, set map[string]any) (json.RawMessage, error
 	return override(object, set)
 }
 
+// webhooksCreate posts a webhook; certificates and keys go in the body as PEM, read from their
+// files.
 func (c *cli) webhooksCreate() *cobra.Command {
 	var in webhookInput
 	cmd := &cobra.Command{
@@ -172,6 +174,7 @@ other; --client-cert-file and --client-key-file are shown to a receiver that ask
 	return cmd
 }
 
+// webhooksUpdate patches the members that the file, flags and --clear name; --clear sends null.
 func (c *cli) webhooksUpdate() *cobra.Command {
 	var in webhookInput
 	var cleared []string
@@ -317,6 +320,8 @@ receiver wrote is shown by "waypost deliveries show MESSAGE".`,
 	}
 }
 
+// printHealth writes the state of a webhook as rows of names and values, and a table of its last
+// errors below them.
 func (c *cli) printHealth(h webhookHealth) error {
 	t := c.table()
 	t.row("webhook", clean(h.WebhookID))
@@ -385,6 +390,8 @@ type webhookInterval struct {
 	P50Ms, P99Ms                json.RawMessage
 }
 
+// webhooksHistory gets /history of one webhook or of all, and prints a bar for each interval with
+// attempts.
 func (c *cli) webhooksHistory() *cobra.Command {
 	span := filters{
 		{"from", "from", "since this time (RFC 3339), up to 90 days before --to; 7 days before it without --from"},
@@ -432,7 +439,8 @@ func (c *cli) printHistory(series []webhookInterval) error {
 	return t.flush()
 }
 
-// bar is as long as the attempts are many, of most at most; the end of it has failed.
+// bar draws attempts in proportion to most, the largest number of an interval; its end stands for
+// those that failed.
 func (i webhookInterval) bar(most int) string {
 	length := max(1, barWidth*i.Attempts/most)
 	failed := (length*i.Failed + i.Attempts - 1) / i.Attempts // one that failed is seen

@@ -33,8 +33,8 @@ const icon = (name) => document.getElementById(`icon-${name}`).content.firstElem
 
 // Rows.
 
-const freshRow = () => ({ what: "name", op: "is" });
-const freshGroup = () => ({ join: "all", items: [freshRow()] });
+const newRow = () => ({ what: "name", op: "is" });
+const newGroup = () => ({ join: "all", items: [newRow()] });
 const identity = ["name", "event", "journey", "node", "segment"]; // what a row is about, before its operator
 
 // Operators of events have two parts that others lack: done, doneIn (within a span of time),
@@ -208,16 +208,17 @@ function opPicker(row, path) {
 // withinPicker says whether all events count, or those of a span of time.
 function withinPicker(row, path) {
   const choices = [{ value: "ever", label: say("ever") }, { value: "in", label: say("inLast") }];
-  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => changeOp(row, { within: v === "in" }), {});
+  return picker(say("label.within"), `${path}:within`, windowed(row.op) ? "in" : "ever", choices, (v) => changeOp(row, v === "in" ? { within: true } : { within: false, property: "" }), {});
 }
 
 // Operators of properties, by the type that they compare.
 const propertyKinds = ["text", "number"].map((kind) => [kind, kindsOfOps[kind].filter((op) => op in properties)]);
 
-// wherePicker says whether all events count, or those with a property.
+// wherePicker says whether all events count, or those with a property. Properties are read of events that
+// are kept, so these have a span of time.
 function wherePicker(row, path) {
   const choices = [{ value: "any", label: say("whatever") }, { value: "with", label: say("where") }];
-  return picker(say("label.where"), `${path}:where`, propertyOf(row.op) ? "with" : "any", choices, (v) => changeOp(row, { property: v === "with" ? "is" : "" }), {});
+  return picker(say("label.where"), `${path}:where`, propertyOf(row.op) ? "with" : "any", choices, (v) => changeOp(row, v === "with" ? { property: "is", within: true } : { property: "" }), {});
 }
 
 function propertyPicker(row, path) {
@@ -289,7 +290,7 @@ function groupElement(group, path, number, depth, remove) {
     const n = number ? `${number}.${i + 1}` : `${i + 1}`;
     const drop = () => {
       group.items.splice(i, 1);
-      if (group.items.length === 0 && depth === 0) group.items.push(freshRow());
+      if (group.items.length === 0 && depth === 0) group.items.push(newRow());
       redraw(changed, group.items.length > 0 ? `${path}.${Math.min(i, group.items.length - 1)}` : path);
     };
     return element("li", {}, item.join ? groupElement(item, `${path}.${i}`, n, depth + 1, drop) : rowElement(item, `${path}.${i}`, n, drop));
@@ -306,8 +307,8 @@ function groupElement(group, path, number, depth, remove) {
     element("ol", { class: "rules" }, ...items),
     strict && group.items.length === 0 ? element("p", { class: "fault" }, icon("warning"), say("missing.group")) : undefined,
     element("div", { class: "rule-add" },
-      addButton("add", "add", freshRow, ""),
-      depth < deepest ? addButton("addGroup", "add-group", freshGroup, " quiet") : undefined));
+      addButton("add", "add", newRow, ""),
+      depth < deepest ? addButton("addGroup", "add-group", newGroup, " quiet") : undefined));
 }
 
 // redraw shows the tree as it is after a change; the focus stays, or goes to the first control of a path.
@@ -345,7 +346,7 @@ function changed() {
     soon();
   } else {
     stop();
-    told(say("incomplete"));
+    explain(say("incomplete"));
   }
 }
 
@@ -366,8 +367,8 @@ function stop() {
   again = false;
 }
 
-// told says in place of the count why there is none.
-function told(text) {
+// explain says in place of the count why there is none.
+function explain(text) {
   const card = document.getElementById("count");
   card.querySelector(".stat-value").textContent = "–";
   card.querySelectorAll(".stat-value ~ *").forEach((e) => e.remove());
@@ -376,7 +377,7 @@ function told(text) {
 
 async function count() {
   if (counting) return void (again = true);
-  if (area.value.trim() === "") return told(say("incomplete"));
+  if (area.value.trim() === "") return explain(say("incomplete"));
   const counted = area.value;
   counting = true;
   document.getElementById("count").setAttribute("aria-busy", "true");
@@ -485,7 +486,7 @@ function show(name) {
   }
   if (area.value !== ours) {
     ours = area.value;
-    tree = area.value.trim() === "" ? freshGroup() : read(area.value);
+    tree = area.value.trim() === "" ? newGroup() : read(area.value);
     strict = false;
     showFault(fault); // at its row
   }
@@ -521,7 +522,7 @@ form.addEventListener("submit", (event) => {
 });
 
 form.querySelector("[data-tabs]").hidden = false;
-tree = area.value.trim() === "" ? freshGroup() : read(area.value);
+tree = area.value.trim() === "" ? newGroup() : read(area.value);
 ours = area.value;
 show(tree ? "rows" : "text");
 const said = document.getElementById("fault-when")?.textContent.trim();

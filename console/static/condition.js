@@ -64,7 +64,7 @@ export const whats = {
   birthday: {
     group: "lead",
     forms: {
-      birthday: "date(F).getMonth() == today.getMonth() && date(F).getDate() == today.getDate()", month: "date(F).getMonth() == today.getMonth()",
+      birthday: "daysUntil(F) == 0", month: "date(F).getMonth() == today.getMonth()",
       ...days, ...setOrNot,
     },
   },
@@ -366,8 +366,9 @@ function note({ part }, value, found) {
 }
 
 // Forms that are read beside those that are written: a number of events that is written another way,
-// and an answer that stands alone.
+// an answer that stands alone, and a birthday by its month and day, which misses 29 February.
 const others = {
+  birthday: { birthday: "date(F).getMonth() == today.getMonth() && date(F).getDate() == today.getDate()" },
   event: withProperties({ done: "events(V).count() > I", doneIn: "events(V, duration(W)).count() > I" }),
   test: { yes: "F" },
   consents: { yes: "F" },

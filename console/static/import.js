@@ -31,7 +31,7 @@ function guess(head) {
   const text = head.trim();
   const plain = text.toLowerCase().replaceAll("_", " ").replace(/\s+/g, " ");
   if (text === "" || ignored.includes(plain)) return "";
-  if (text.startsWith("customFields.")) return text;
+  if (text.startsWith("customFields.") || text.startsWith("consents.") || text === "test") return text;
   for (const [field, known] of Object.entries(names)) if (known.includes(plain)) return field;
   return `customFields.${text}`;
 }
@@ -175,8 +175,8 @@ function table() {
     known.label = texts.known;
     for (const field of fields) known.append(new Option(field.label, field.value));
     select.append(known);
-    const custom = text.startsWith("customFields.") ? text : `customFields.${text.trim()}`;
-    if (text.trim() && ![...select.options].some((one) => one.value === custom)) select.append(new Option(texts.custom.replace("{name}", custom.slice(13)), custom));
+    const custom = /^(customFields|consents)\.|^test$/.test(text) ? text : `customFields.${text.trim()}`;
+    if (text.trim() && ![...select.options].some((one) => one.value === custom)) select.append(new Option(custom.startsWith("customFields.") ? texts.custom.replace("{name}", custom.slice(13)) : custom, custom));
     select.value = columns[i];
     select.addEventListener("change", () => { columns[i] = select.value; table(); });
     cell.append(select);
@@ -185,6 +185,11 @@ function table() {
   part("lines").replaceChildren(...rows.slice(1, 1 + shown).map((row) => line(row, (i) => columns[i])));
   total(rows.slice(1).filter((row) => row.some((cell) => cell.trim())).length);
   check();
+}
+
+// match is what names the lead of a row, "" for the lead number, else the external id.
+function match() {
+  return form.elements.mode.value === "create" ? "" : form.elements.match.value;
 }
 
 // check says what is wrong with the columns for the mode that is chosen.
@@ -196,7 +201,8 @@ function check() {
   let message = "";
   if (twice) message = texts.twice.replace("{name}", fields.find((one) => one.value === twice)?.label ?? twice.slice(13));
   else if (mode !== "update" && !chosen.includes("name")) message = texts.needName;
-  else if (mode === "update" && !chosen.includes("leadsId") && !chosen.includes("externalId")) message = texts.needId;
+  else if (mode !== "create" && match() && !chosen.includes(match())) message = texts.needMatch.replace("{name}", fields.find((one) => one.value === match()).label);
+  else if (mode === "update" && !match() && !chosen.includes("leadsId") && !chosen.includes("externalId")) message = texts.needId;
   fault(message);
   return !message;
 }
@@ -240,6 +246,7 @@ async function follow(path) {
 function send() {
   part("result").replaceChildren();
   const query = new URLSearchParams({ mode: form.elements.mode.value, stage: document.documentElement.dataset.stage });
+  if (match()) query.set("match", match());
   if (part("dry").checked) query.set("dryRun", "yes");
   const request = new XMLHttpRequest(); // fetch does not tell how much has been sent
   request.open("POST", `/leads/import?${query}`);
@@ -273,6 +280,7 @@ part("file").addEventListener("change", () => part("file").files[0] && choose(pa
 part("charset").addEventListener("change", read);
 part("separator").addEventListener("change", read);
 for (const mode of form.querySelectorAll("[name=mode]")) mode.addEventListener("change", check);
+form.elements.match.addEventListener("change", check);
 part("dry").addEventListener("change", () => {
   part("check").hidden = !part("dry").checked;
   part("go").hidden = part("dry").checked;

@@ -28,7 +28,7 @@ function show() {
 if (form) {
   form.addEventListener("input", (event) => {
     show();
-    if (!/^(when|at|preset|cron|timezone|rate|group)$/.test(event.target.name)) {
+    if (!/^(when|at|preset|cron|timezone|rate|group|testLeads|testAfter|testUndecided)$/.test(event.target.name)) {
       clearTimeout(timer);
       timer = setTimeout(count, 400);
     }

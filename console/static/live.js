@@ -52,16 +52,16 @@ export function live() {
 // in which a dialog or something folded is open, rows are picked or text is selected.
 function replace(page) {
   for (const part of document.querySelectorAll("[data-live][id]")) {
-    const fresh = page.getElementById(part.id);
-    if (!fresh) continue;
+    const now = page.getElementById(part.id);
+    if (!now) continue;
     const selected = getSelection();
     const busy = part.contains(document.activeElement) || part.querySelector("dialog[open], [data-pick]:checked, details[open]") ||
       (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
     if (busy) continue;
-    writeTimes(fresh);
-    if (fresh.innerHTML !== part.innerHTML) {
-      part.replaceWith(fresh);
-      fresh.dispatchEvent(new CustomEvent("live", { bubbles: true })); // for modules that draw in it
+    writeTimes(now);
+    if (now.innerHTML !== part.innerHTML) {
+      part.replaceWith(now);
+      now.dispatchEvent(new CustomEvent("live", { bubbles: true })); // for modules that draw in it
     }
   }
 }

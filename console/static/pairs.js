@@ -4,11 +4,11 @@ document.addEventListener("click", (event) => {
   if (add) {
     const rows = add.closest("[data-pairs]").querySelectorAll(".pair");
     const last = rows[rows.length - 1];
-    const fresh = last.cloneNode(true);
-    for (const input of fresh.querySelectorAll("input")) input.value = "";
-    fresh.querySelector(".fault")?.remove();
-    last.after(fresh);
-    fresh.querySelector("input").focus();
+    const added = last.cloneNode(true);
+    for (const input of added.querySelectorAll("input")) input.value = "";
+    added.querySelector(".fault")?.remove();
+    last.after(added);
+    added.querySelector("input").focus();
   }
   const drop = event.target.closest("[data-drop]");
   if (drop) {

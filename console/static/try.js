@@ -7,7 +7,7 @@ const wait = 400; // milliseconds after a change until it runs again
 let timer;
 let asked = 0;
 
-// run replaces what the run has told by that of the form as it is now.
+// run replaces the outcome of the run by that of the form as it is now.
 async function run() {
   const mine = ++asked;
   const place = document.getElementById("run");
@@ -17,7 +17,7 @@ async function run() {
     const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (mine !== asked || !page.getElementById("run")) return place.removeAttribute("aria-busy");
-    for (const id of ["run", "told"]) document.getElementById(id).replaceWith(page.getElementById(id));
+    for (const id of ["run", "outcome"]) document.getElementById(id).replaceWith(page.getElementById(id));
     document.querySelector("[data-name]").textContent = page.querySelector("[data-name]").textContent;
     light();
   } catch {

@@ -124,7 +124,7 @@ func newUser(t *testing.T, f *harness.Fleet) (token string) {
 	}
 	defer db.Close()
 	u := waypost.User{Org: "demo", Email: strings.ToLower(waypost.NewID("u", time.Now())) + "@example.com", Name: "Ada", Role: waypost.RoleAdmin}
-	if _, token, err = db.CreateUser(t.Context(), u); err != nil {
+	if _, token, err = db.CreateUser(t.Context(), waypost.Scope{}, u); err != nil {
 		t.Fatal(err)
 	}
 	return token

@@ -41,10 +41,10 @@ func TestMore(t *testing.T) {
 func TestLive(t *testing.T) {
 	t.Parallel()
 	p := browser.Open(t, "/deliveries?leadsId=2", browser.Look{})
-	p.Script(`(window.stays = true, window.fresh = 0, document.addEventListener("live", () => window.fresh++))`)
+	p.Script(`(window.stays = true, window.lives = 0, document.addEventListener("live", () => window.lives++))`)
 	before := browser.Eval[int](p, `document.querySelectorAll("tbody > tr").length`)
 	browser.Enroll(t, 2)
-	p.Until(`window.stays && window.fresh > 0`)
+	p.Until(`window.stays && window.lives > 0`)
 	if after := browser.Eval[int](p, `document.querySelectorAll("tbody > tr").length`); after <= before {
 		t.Errorf("%d rows, before %d", after, before)
 	}

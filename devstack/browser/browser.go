@@ -80,6 +80,8 @@ func chromium() string {
 	return ""
 }
 
+// begin starts one waypost-dev with data, and one browser, for all tests of the package. What has been
+// started is to be stopped after an error, too.
 func begin() (*shared, error) {
 	started = true
 	limits.CallTime = time.Minute // a machine that stands still is no outage
@@ -121,9 +123,9 @@ func startDev(ctx context.Context, dir string, out io.Writer) (*stack.Stack, err
 	return stack.Start(ctx, stack.Options{Environ: harness.FreePorts(dir), Out: out, ErrOut: os.Stderr})
 }
 
-// Fresh starts a waypost-dev of the test's own, as somebody has it who has just begun, and
+// StartNew starts a waypost-dev of the test's own, as somebody has it who has just begun, and
 // opens the sign-in link that it prints.
-func Fresh(t *testing.T) (*Page, Gateway) {
+func StartNew(t *testing.T) (*Page, Gateway) {
 	t.Helper()
 	begun(t) // skips where there is no Chromium
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
@@ -168,7 +170,7 @@ func signIn(ctx context.Context, console, token string) (*http.Cookie, error) {
 	res.Body.Close()
 	at, _ := url.Parse(console) // it was one
 	for _, c := range jar.Cookies(at) {
-		if c.Name == "waypost-session" && res.StatusCode == http.StatusOK {
+		if strings.HasPrefix(c.Name, "waypost-session-") && res.StatusCode == http.StatusOK {
 			return c, nil
 		}
 	}
@@ -305,7 +307,7 @@ func (p *Page) prepare(s Site, look Look) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		values := map[string]string{"language": or(look.Language, "en"), "theme": or(look.Theme, "light"), "zone": "Asia/Shanghai"}
 		if !look.SignedOut {
-			values["session"] = s.session.Value
+			values[strings.TrimPrefix(s.session.Name, "waypost-")] = s.session.Value
 		}
 		for name, value := range values {
 			set := network.SetCookieParams{Name: "waypost-" + name, Value: url.QueryEscape(value), URL: s.URL}
@@ -341,7 +343,11 @@ func (p *Page) listen(event any) {
 	defer p.mu.Unlock()
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		p.faults = append(p.faults, e.ExceptionDetails.Text)
+		fault := e.ExceptionDetails.Text
+		if thrown := e.ExceptionDetails.Exception; thrown != nil {
+			fault += " " + thrown.Description
+		}
+		p.faults = append(p.faults, fault)
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning || e.Type == runtime.ConsoleAPICalledTypeAssert {
 			var says []string

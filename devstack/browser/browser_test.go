@@ -56,6 +56,7 @@ var pages = []struct{ name, path string }{
 	{"launches", "/launches"},
 	{"launch", "{launch}"},
 	{"users", "/users"},
+	{"account", "/account"},
 	{"audit", "/audit"},
 	{"audit-none", "/audit?actor=nobody"},
 
@@ -70,7 +71,7 @@ var pages = []struct{ name, path string }{
 	{"subscription", "{/subscriptions /subscriptions/sub_}"},
 	{"subscription-edit", "{/subscriptions /subscriptions/sub_}?edit"},
 	{"subscription-new", "/subscriptions/new"},
-	{"delivery-told", "{told}"},
+	{"delivery-subscription", "{message}"},
 	{"leads", "/leads"},
 	{"leads-none", "/leads?name=zzz"},
 	{"lead", "/leads/5"},
@@ -96,8 +97,8 @@ var signedOut = []struct{ name, path string }{
 }
 
 // resolve puts the address of the journey whose name begins so in place of {NAME}, that of
-// a launch that runs in place of {launch}, that of a message to a subscription in place of {told}, and that of the first link of a page in place of
-// {PAGE PREFIX}.
+// a launch that runs in place of {launch}, that of a message to a subscription in place of
+// {message}, and that of the first link of a page in place of {PAGE PREFIX}.
 func resolve(t *testing.T, path string) string {
 	t.Helper()
 	name, rest, found := strings.Cut(strings.TrimPrefix(path, "{"), "}")
@@ -107,7 +108,7 @@ func resolve(t *testing.T, path string) string {
 		return path
 	case linked && strings.HasPrefix(page, "/"):
 		return browser.Find(t, page, prefix) + rest
-	case name == "told":
+	case name == "message":
 		return browser.Find(t, browser.Find(t, "/subscriptions", "/subscriptions/sub_"), "/deliveries/msg_") + rest
 	case name == "launch":
 		return browser.Find(t, "/launches?status=running", "/launches/lch_") + rest

@@ -439,6 +439,29 @@ func TestHostileName(t *testing.T) {
 	}
 }
 
+// Names that the objects of JavaScript have are names like any other, and change no object.
+func TestNamesOfPrototypes(t *testing.T) {
+	t.Parallel()
+	api := browser.API(t)
+	names := browser.Object{"__proto__": "polluted", "constructor": "polluted", "toString": "polluted"}
+	hook := api.Webhook("__proto__", api.Receiver+"/mail")
+	hello := touchpoint("hello", hook)
+	hello["label"], hello["params"], hello["next"] = "__proto__", names, "constructor"
+	journey := api.Journey("__proto__", hello, browser.Object{"id": "constructor", "type": "updateLead", "set": browser.Object{"customFields.__proto__": "polluted", "customFields.toString": "x"}, "next": "end"}, exit)
+	lead := api.Lead(browser.Object{"name": "__proto__", "customFields": names})
+	api.Enroll(journey, lead)
+	for _, path := range []string{
+		"/journeys/" + journey + "/canvas", "/journeys/" + journey + "/edit", "/journeys/" + journey + "/text", fmt.Sprint("/journeys/", journey, "/try?leadsId=", lead), fmt.Sprint("/leads/", lead), "/segments/new",
+	} {
+		p := browser.Open(t, path, browser.Look{})
+		p.Until(`document.readyState === "complete" && document.querySelector("h1")`) // its modules have run
+		if got := browser.Eval[string](p, `JSON.stringify([Object.keys(Object.prototype), typeof Object.prototype.toString, {}.constructor === Object])`); got != `[[],"function",true]` {
+			t.Errorf("%s: %s", path, got)
+		}
+		p.Close()
+	}
+}
+
 // The first page says what runs and fails, and draws the deliveries of the day.
 func TestOverview(t *testing.T) {
 	t.Parallel()

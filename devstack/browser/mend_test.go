@@ -194,10 +194,10 @@ func TestImport(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
 	p := browser.OpenStory(t, "/leads/import")
-	// 姓名;手机号;性别;会员等级 and 导入一, 导入二 in GB18030.
-	file := "\xd0\xd5\xc3\xfb;\xca\xd6\xbb\xfa\xba\xc5;\xd0\xd4\xb1\xf0;\xbb\xe1\xd4\xb1\xb5\xc8\xbc\xb6\r\n" +
-		"\xb5\xbc\xc8\xeb\xd2\xbb;13700137001;\xc5\xae;\"gold; old\"\r\n\r\n" +
-		"\xb5\xbc\xc8\xeb\xb6\xfe;12;\xc4\xd0;\r\n"
+	// 姓名;手机号;性别;会员等级;consents.email;test and 导入一, 导入二 in GB18030.
+	file := "\xd0\xd5\xc3\xfb;\xca\xd6\xbb\xfa\xba\xc5;\xd0\xd4\xb1\xf0;\xbb\xe1\xd4\xb1\xb5\xc8\xbc\xb6;consents.email;test\r\n" +
+		"\xb5\xbc\xc8\xeb\xd2\xbb;13700137001;\xc5\xae;\"gold; old\";false;TRUE\r\n\r\n" +
+		"\xb5\xbc\xc8\xeb\xb6\xfe;12;\xc4\xd0;;;\r\n"
 	var bytes []string
 	for _, b := range []byte(file) {
 		bytes = append(bytes, fmt.Sprint(b))
@@ -215,7 +215,7 @@ func TestImport(t *testing.T) {
 	p.Shows("[data-review]")
 	shows(t, p, "[data-lines]", "导入一")
 	shows(t, p, "[data-total]", "2 rows")
-	if got := browser.Eval[string](p, `[document.querySelector("[data-charset]").value, document.querySelector("[data-separator]").value, ...[...document.querySelectorAll("[data-heads] select")].map((s) => s.value)].join()`); got != "gb18030,;,name,mobilePhone,gender,customFields.会员等级" {
+	if got := browser.Eval[string](p, `[document.querySelector("[data-charset]").value, document.querySelector("[data-separator]").value, ...[...document.querySelectorAll("[data-heads] select")].map((s) => s.value)].join()`); got != "gb18030,;,name,mobilePhone,gender,customFields.会员等级,consents.email,test" {
 		t.Errorf("guessed: %s", got)
 	}
 	p.Accessible()
@@ -233,7 +233,11 @@ func TestImport(t *testing.T) {
 	p.Until(`document.querySelector("[data-check]").hidden && !document.querySelector("[data-send]").disabled`)
 	click(t, p, "[data-send]", "#import .cards")
 	shows(t, p, "#import", "The import is done")
-	api.Await("/v1/leads?mobilePhone=13700137001&gender=2&customFields.%E4%BC%9A%E5%91%98%E7%AD%89%E7%BA%A7=gold%3B%20old", 1)
+	api.Await("/v1/leads?mobilePhone=13700137001&gender=2&customFields.%E4%BC%9A%E5%91%98%E7%AD%89%E7%BA%A7=gold%3B%20old&test=true", 1)
+	lead := api.Items("/v1/leads?mobilePhone=13700137001")[0].(browser.Object)
+	if consents, _ := lead["consents"].(browser.Object); consents["email"] != false {
+		t.Errorf("consents: %v", lead["consents"])
+	}
 }
 
 // An article is written, found with its highlights, which bring no markup, and changed.

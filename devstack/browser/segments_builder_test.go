@@ -117,7 +117,7 @@ func TestSegmentBuilder(t *testing.T) {
 func TestSegmentByHand(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
-	const when = "events(\"purchase\").last().amount > 100 // the big ones\n  && lead.name != 'x'"
+	const when = "events(\"purchase\", duration(\"P30D\")).last().amount > 100 // the big ones\n  && lead.name != 'x'"
 	id := api.Do("POST", "/v1/segments", browser.Object{"name": "By hand", "when": when})["id"].(string)
 	p := browser.Open(t, "/segments/"+id+"/edit", browser.Look{})
 	p.Shows(".expression .cm-content")

@@ -51,7 +51,7 @@ func drawn(p *browser.Page) {
 // mends a receiver that fails, within the console.
 func TestFiveMinutes(t *testing.T) {
 	t.Parallel()
-	p, api := browser.Fresh(t)
+	p, api := browser.StartNew(t)
 	api.Webhook("Text messages", api.Receiver+"/sms?fail=503")
 	p.Screenshot("five-link")
 	click(t, p, ".gate-card .primary", "#overview")
@@ -79,7 +79,7 @@ func TestFiveMinutes(t *testing.T) {
 	click(t, p, "a[href*='/try?']", "#field-leadsId")
 	p.Do(chromedp.SendKeys(chromedp.CSS("#field-leadsId"), "amara"))
 	p.Click("#found-leads [data-id]")
-	shows(t, p, "#told .trail", "Text")
+	shows(t, p, "#outcome .trail", "Text")
 	p.Screenshot("five-tried")
 	p.Click("[data-dialog='send-0']")
 	p.Shows("#send-0")
@@ -256,7 +256,7 @@ func TestWinBack(t *testing.T) {
 		const all = [...document.querySelectorAll("#goal .strip")].map((s) => [...s.querySelectorAll("dd")].map((d) => Number(d.textContent)));
 		return all[0][0] + all[1][0] === 40 && all[0][1] + all[1][1] === 20 && all[1][0] > 0;
 	})()`) // by itself
-	shows(t, p, "#goal", "Not enough data: each side needs 30 enrollments")
+	shows(t, p, "#goal", "Not enough data: each side needs 30 leads")
 	p.Accessible()
 	p.Screenshot("win-goal")
 }

@@ -11,12 +11,12 @@ import (
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
-	told := api.Webhook("Told", api.Receiver+"/told")
+	hook := api.Webhook("Told", api.Receiver+"/told")
 	journey := api.Journey("Tells", browser.Object{"id": "rest", "type": "delay", "for": "1s", "next": "end"}, exit)
 
 	p := browser.Open(t, "/subscriptions/new", browser.Look{})
 	p.Fill("#field-name", hostile)
-	p.Fill("#field-webhookId", told)
+	p.Fill("#field-webhookId", hook)
 	p.Fill("#field-journeyId", journey)
 	click(t, p, ".submit .primary", "#fault-on")
 	p.Allow("400") // nothing is named that it is to be told
@@ -27,14 +27,14 @@ func TestSubscription(t *testing.T) {
 	path := browser.Eval[string](p, "location.pathname")
 
 	api.Enroll(journey, api.Lead(browser.Object{"name": "Ada"}))
-	p.Until(`document.querySelector("#told tbody").textContent.includes("Delivered")`) // by itself
-	click(t, p, "#told tbody a", ".timeline")
+	p.Until(`document.querySelector("#messages tbody").textContent.includes("Delivered")`) // by itself
+	click(t, p, "#messages tbody a", ".timeline")
 	shows(t, p, "h1", "Told to <script>alert(1)</script>")
 	shows(t, p, "[aria-labelledby=request-title] pre.code", "enrollment.ended")
 	p.Until("!document.querySelector('main a[href^=\"/leads/\"], main a[href^=\"/journeys/\"]')")
 	click(t, p, "a[href^='/deliveries?subscriptionId=']", "#deliveries tbody")
 	p.Until("document.querySelectorAll('#deliveries tbody tr').length === 1")
-	click(t, p, "#deliveries tbody a[href='"+path+"']", "#told")
+	click(t, p, "#deliveries tbody a[href='"+path+"']", "#messages")
 
 	click(t, p, "a[href$='?edit']", "#field-name")
 	p.Fill("#field-name", "Changed")

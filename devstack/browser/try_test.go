@@ -48,12 +48,12 @@ func TestTryWithEvents(t *testing.T) {
 		t.Errorf("chosen by keys is %s", got)
 	}
 	p.Click("#found-leads [data-id]")
-	shows(t, p, "#told .trail", "Remind")
+	shows(t, p, "#outcome .trail", "Remind")
 	shows(t, p, "[data-name]", "Zebedee Quill")
-	if got := texts(p, "#told .trail li"); !strings.Contains(got, "2 days") || !strings.Contains(got, "Time was over") {
+	if got := texts(p, "#outcome .trail li"); !strings.Contains(got, "2 days") || !strings.Contains(got, "Time was over") {
 		t.Errorf("the path is %s", got)
 	}
-	if got := texts(p, "#told .message dd"); got != "Hello Zebedee Quill, <b>pro</b>|Zebedee Quill, your cart waits" {
+	if got := texts(p, "#outcome .message dd"); got != "Hello Zebedee Quill, <b>pro</b>|Zebedee Quill, your cart waits" {
 		t.Errorf("the messages are %s", got)
 	}
 	lit := func(id string) string {
@@ -70,14 +70,14 @@ func TestTryWithEvents(t *testing.T) {
 		line.dispatchEvent(new DragEvent("dragover", at));
 		line.dispatchEvent(new DragEvent("drop", at));
 	}`)
-	shows(t, p, "#told .trail", "bought_it")
-	if got := texts(p, "#told .trail .strong"); got != "hello|bought|bought_it|Remind|end" {
+	shows(t, p, "#outcome .trail", "bought_it")
+	if got := texts(p, "#outcome .trail .strong"); got != "hello|bought|bought_it|Remind|end" {
 		t.Errorf("without properties the way is %s", got)
 	}
 	p.Fill("[data-events] textarea", "amount = 120")
-	p.Until(`!document.querySelector("#told .trail").textContent.includes("Remind")`)
+	p.Until(`!document.querySelector("#outcome .trail").textContent.includes("Remind")`)
 	p.Until(lit("end") + " && !(" + lit("remind") + ")")
-	if got := texts(p, "#told .trail li"); !strings.Contains(got, "The event came") {
+	if got := texts(p, "#outcome .trail li"); !strings.Contains(got, "The event came") {
 		t.Errorf("the path is %s", got)
 	}
 	p.Accessible("target-size") // marks of a picture; the rows beside say the same
@@ -91,13 +91,13 @@ func TestTryWithEvents(t *testing.T) {
 		window.dispatchEvent(new PointerEvent("pointermove", {clientX: %[3]f}));
 		window.dispatchEvent(new PointerEvent("pointerup", {clientX: %[3]f}));
 	}`, box[0], box[1], box[2]-2))
-	shows(t, p, "#told .trail .late", "too late")
+	shows(t, p, "#outcome .trail .late", "too late")
 	p.Until(lit("remind"))
 
 	// A receiver that refuses, and a fault of an event, which is told in words.
 	p.Script(`document.querySelector("details:has([name=fails]) summary").click()`)
 	p.Click("[name=fails][value=hello]")
-	shows(t, p, "#told .trail .failed", "Not delivered")
+	shows(t, p, "#outcome .trail .failed", "Not delivered")
 	p.Fill("[data-events] [name='event.name']", "no name!")
 	shows(t, p, "#run .problem-list", "Event 1 no name!")
 	p.Click("[data-drop-row]")
@@ -114,12 +114,12 @@ func TestTryInvented(t *testing.T) {
 	p := browser.Open(t, "/journeys/"+journey+"/try", browser.Look{})
 	p.Click("[name=who][value=invented]")
 	p.Shows("#field-name")
-	shows(t, p, "#told", "Hello Ada Lovelace")
+	shows(t, p, "#outcome", "Hello Ada Lovelace")
 	p.Fill("#field-name", hostile)
 	p.Fill("[name='customFields.name']", "plan")
 	p.Fill("[name='customFields.value']", "free")
-	click(t, p, ".submit-try .primary", "#told .trail")
-	if got := texts(p, "#told .message dd"); !strings.HasPrefix(got, "Hello <script>alert(1)</script> ") || !strings.Contains(got, ", free|<script>alert(1)</script> ") {
+	click(t, p, ".submit-try .primary", "#outcome .trail")
+	if got := texts(p, "#outcome .message dd"); !strings.HasPrefix(got, "Hello <script>alert(1)</script> ") || !strings.Contains(got, ", free|<script>alert(1)</script> ") {
 		t.Errorf("the messages are %q", got)
 	}
 	if here := browser.Eval[string](p, "location.href"); strings.Contains(here, "script") {
@@ -145,7 +145,7 @@ func TestSendTest(t *testing.T) {
 	p.Screenshot("try-send-ask")
 	click(t, p, "#send-1 .primary", "#run .note.ok")
 	shows(t, p, "#run .note.ok", "Remind: The receiver took the test message.")
-	shows(t, p, "#told .trail", "Remind") // it is tried as before
+	shows(t, p, "#outcome .trail", "Remind") // it is tried as before
 	p.Screenshot("try-sent")
 	entries := api.Items("/v1/audit?target=" + journey)
 	if first := entries[0].(browser.Object); first["action"] != "journey.test" || first["after"].(browser.Object)["nodeId"] != "remind" {

@@ -142,14 +142,14 @@ func (d *Dir) WriteJSON(name string, v any) error {
 
 // Write is WriteJSON for bytes.
 func (d *Dir) Write(name string, content []byte) error {
-	fresh := d.File(name + ".new") // a killed process may have left one: it is written over
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	next := d.File(name + ".new") // a killed process may have left one: it is written over
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
 		_, err = f.Write(content)
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err == nil {
-		err = os.Rename(fresh, d.File(name))
+		err = os.Rename(next, d.File(name))
 	}
 	if err == nil {
 		err = d.sync()

@@ -40,7 +40,7 @@ func (d *Dir) LoadState() (state State, first bool, err error) {
 		if _, err := os.Stat(d.File(DatabaseFile)); err == nil {
 			return State{}, false, fmt.Errorf("%s holds a database but not %s with its keys: set WAYPOST_DATA_DIR to another directory", d.path, StateFile)
 		}
-		state = freshState()
+		state = newState()
 		return state, true, d.SaveState(state)
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Dir) LoadState() (state State, first bool, err error) {
 // SaveState writes the state.
 func (d *Dir) SaveState(s State) error { return d.WriteJSON(StateFile, s) }
 
-func freshState() State {
+func newState() State {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // it never fails
 	return State{

@@ -37,19 +37,19 @@ type Hook struct {
 
 // Prepare makes the missing part of the demo's data: a webhook, a published journey, leads
 // and articles. known is the data of a former start; nothing is made twice, also if that
-// start was killed. fresh tells whether anything was made.
-func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Data, fresh bool, err error) {
+// start was killed. added tells whether anything was made.
+func Prepare(ctx context.Context, c *client.Client, known Data, hook Hook) (d Data, added bool, err error) {
 	d = known
 	for _, prepare := range []func(context.Context, *client.Client, *Data) (made bool, err error){
 		hook.prepareWebhook, prepareJourney, prepareArticles, prepareLeads,
 	} {
 		made, err := prepare(ctx, c, &d)
 		if err != nil {
-			return d, fresh, err
+			return d, added, err
 		}
-		fresh = fresh || made
+		added = added || made
 	}
-	return d, fresh, nil
+	return d, added, nil
 }
 
 type webhook struct {
@@ -168,12 +168,12 @@ func prepareLeads(ctx context.Context, c *client.Client, d *Data) (made bool, er
 	}
 	d.LeadsIDs = nil
 	for _, l := range leads {
-		id, fresh, err := prepareLead(ctx, c, l)
+		id, added, err := prepareLead(ctx, c, l)
 		if err != nil {
 			return made, err
 		}
 		d.LeadsIDs = append(d.LeadsIDs, id)
-		made = made || fresh
+		made = made || added
 	}
 	return made, nil
 }

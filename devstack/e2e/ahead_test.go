@@ -85,7 +85,7 @@ func TestKilledBetweenMessageAndWorkflow(t *testing.T) {
 			await(enrolled)
 			for _, id := range enrolled {
 				d := gateway.Deliveries(t, id)["hello"]
-				if posts := len(r.Arrivals(d.MessageID)); posts != tt.posts || len(d.AttemptLog) != tt.posts {
+				if posts := len(r.Received(d.MessageID)); posts != tt.posts || len(d.AttemptLog) != tt.posts {
 					t.Errorf("%s: %d POSTs, %d attempts of the first message, want %d", id, posts, len(d.AttemptLog), tt.posts)
 				}
 				// Operators find it, though it was started later.
@@ -98,11 +98,11 @@ func TestKilledBetweenMessageAndWorkflow(t *testing.T) {
 	}
 }
 
-// Enrollments that gather for a workflow when their process is killed are started by
+// Enrollments that wait for others when their process is killed are started by
 // another one. What was recorded of their first messages is not sent again; what was
 // open when the process died is recorded as interrupted and sent again, whether or not
 // it had arrived.
-func TestKilledWhileGathering(t *testing.T) {
+func TestKilledWhileGrouping(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("apart %t", apart), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestKilledWhileGathering(t *testing.T) {
 			if apart {
 				gateway = f.Start(t, config.RoleGateway)
 			}
-			journey := gateway.Publish(t, r.URL, `{"name":"Gathers","start":"hello","nodes":[
+			journey := gateway.Publish(t, r.URL, `{"name":"Groups","start":"hello","nodes":[
 				{"id":"hello","type":"touchpoint","webhook":%q,"next":"thanks"},{"id":"thanks","type":"touchpoint","webhook":%[1]q}]}`)
 			all := gateway.Enroll(t, journey, 1) // the worker trusts its clock from now on
 			gateway.AwaitEnd(t, all[0], time.Minute)

@@ -118,7 +118,7 @@ func TestConsent(t *testing.T) {
 			d := p.Deliveries(t, enrollments["late"])["hello"]
 			return d.Status == want, fmt.Sprintf("the redelivery is %s", d.Status)
 		})
-		if posts := len(r.Arrivals(again)); posts != round {
+		if posts := len(r.Received(again)); posts != round {
 			t.Errorf("%d POSTs, want %d", posts, round)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 var enrolledText = regexp.MustCompile(`Lead 1 was enrolled in the journey "Welcome": (enr_\w+)`)
 
-// The demo, from a fresh directory over a stop and a kill: every message is
+// The demo, from a new directory over a stop and a kill: every message is
 // delivered once, and a restart goes on with what is there, on the same ports: no other
 // test of this package may pick one meanwhile.
 func TestDemoOverRestarts(t *testing.T) {

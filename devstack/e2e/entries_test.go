@@ -121,8 +121,8 @@ func entryKilled(t *testing.T, env ...string) {
 	bodies := 0
 	for _, rec := range records {
 		if rec.NodeID == "remind" {
-			for _, arrival := range r.Arrivals(rec.MessageID)[:1] {
-				if strings.Contains(arrival.Body, `"params":{"cart":"c`) {
+			for _, post := range r.Received(rec.MessageID)[:1] {
+				if strings.Contains(post.Body, `"params":{"cart":"c`) {
 					bodies++
 				}
 			}

@@ -34,9 +34,9 @@ func TestKeysAreChanged(t *testing.T) {
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, "WAYPOST_ENCRYPTION_KEYS="+keys)
 	}
 	with(scheduleKeys)
-	waiting := p.Publish(t, r.URL, `{"name":"Patient","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%[1]q,"next":"wait"},
+	waiting := p.Publish(t, r.URL, `{"name":"Sleeper","start":"hello","nodes":[{"id":"hello","type":"touchpoint","webhook":%[1]q,"next":"wait"},
 		{"id":"wait","type":"waitForEvent","event":"go","timeout":"72h","next":"end"},{"id":"end","type":"exit"}]}`)
-	patient := p.Enroll(t, waiting, 1)[0]
+	sleeper := p.Enroll(t, waiting, 1)[0]
 	monthly := p.Publish(t, r.URL, `{"name":"Monthly","start":"hello","reentry":{"policy":"always"},"nodes":[{"id":"hello","type":"touchpoint","webhook":%q}]}`)
 	leads := makeLeads(t, p, 3)
 	var l recurring
@@ -51,7 +51,7 @@ func TestKeysAreChanged(t *testing.T) {
 	}
 	all := len(leads) + 1
 	fire(scheduleKeys, "fired with the old key", all)
-	message := p.Deliveries(t, patient)["hello"].MessageID
+	message := p.Deliveries(t, sleeper)["hello"].MessageID
 
 	with(scheduleKeys + "," + newKey)
 	both := newKey + "," + scheduleKeys
@@ -87,13 +87,13 @@ func TestKeysAreChanged(t *testing.T) {
 	var enrollment struct{ LeadsID int64 }
 	p.Do(t, http.MethodGet, "/v1/deliveries/"+message, nil, &enrollment)
 	p.Do(t, http.MethodPost, "/v1/events", map[string]any{"eventId": "e1", "name": "go", "leadsId": enrollment.LeadsID}, nil)
-	p.AwaitEnd(t, patient, time.Minute)
+	p.AwaitEnd(t, sleeper, time.Minute)
 
 	with(newKey)
 	fire(newKey, "fired without the old key", 2*all)
 	p.Do(t, http.MethodPost, "/v1/deliveries/"+message+"/redeliver", nil, nil)
 	harness.Eventually(t, time.Minute, func() (bool, string) {
-		n := len(r.Arrivals(message))
+		n := len(r.Received(message))
 		return n == 2, fmt.Sprintf("the message was POSTed %d times", n)
 	})
 	// The rest of the Schedule is as it was.

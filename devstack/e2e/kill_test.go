@@ -85,7 +85,7 @@ func killNine(t *testing.T, env ...string) {
 				interrupted++
 			}
 		}
-		posts += len(r.Arrivals(rec.MessageID))
+		posts += len(r.Received(rec.MessageID))
 	}
 	t.Logf("%d kills: %d messages, %d POSTs, %d interrupted attempts", kills, len(records), posts, interrupted)
 	for _, d := range r.Disagreements(records) {

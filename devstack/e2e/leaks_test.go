@@ -119,8 +119,7 @@ func (s *site) plant(given secrets) {
 		{what: "invalid value", writings: []string{plantedInvalid}},
 		{what: "deleted lead", writings: []string{plantedDeleted}, erased: true},
 		{what: "deleted lead's param", writings: []string{plantedErased}, erased: true},
-		// A launch that was for it keeps that for a while.
-		{what: "deleted lead's external id", writings: []string{plantedFilter}, in: []string{"sql launches.filter"}},
+		{what: "deleted lead's external id", writings: []string{plantedFilter}, erased: true},
 		{what: "broken header", writings: []string{plantedBadHeader}},
 		{what: "Idempotency-Key", writings: []string{plantedKey}},
 		// A receiver may say anything, and repeats what it was sent.

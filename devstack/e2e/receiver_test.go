@@ -67,11 +67,11 @@ func TestDisagreements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var arrivals []harness.Arrival
+			var posts []harness.Received
 			for _, ms := range c.posts {
-				arrivals = append(arrivals, harness.Arrival{Answered: http.StatusOK, At: at(ms).Add(time.Microsecond)})
+				posts = append(posts, harness.Received{Answered: http.StatusOK, At: at(ms).Add(time.Microsecond)})
 			}
-			ledger := map[string][]harness.Arrival{rec.MessageID: arrivals}
+			ledger := map[string][]harness.Received{rec.MessageID: posts}
 			got := strings.Join(harness.Disagreements(ledger, false, []harness.Record{rec}), "\n")
 			if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 				t.Errorf("found %q, want %q", got, c.says)

@@ -163,7 +163,7 @@ func redeliveryUnderKills(t *testing.T, env ...string) {
 			t.Errorf("%s has attempts %+v", rec.MessageID, rec.AttemptLog)
 		}
 		taken := 0
-		for _, a := range r.Arrivals(rec.MessageID) {
+		for _, a := range r.Received(rec.MessageID) {
 			if a.Delivered() {
 				taken++
 			}

@@ -156,9 +156,9 @@ func abandonedCarts(t *testing.T, binary string) {
 	var nodes []string
 	for _, r := range records {
 		nodes = append(nodes, r.NodeID)
-		for _, arrival := range m.receiver.Arrivals(r.MessageID) {
-			if want := map[string]string{"remind": `"amount":"601 CNY"`, "coupon": `"cart":"cart-1"`}[r.NodeID]; !strings.Contains(arrival.Body, want) {
-				t.Errorf("%s lacks %s: %s", r.NodeID, want, arrival.Body)
+		for _, post := range m.receiver.Received(r.MessageID) {
+			if want := map[string]string{"remind": `"amount":"601 CNY"`, "coupon": `"cart":"cart-1"`}[r.NodeID]; !strings.Contains(post.Body, want) {
+				t.Errorf("%s lacks %s: %s", r.NodeID, want, post.Body)
 			}
 		}
 	}
@@ -266,47 +266,73 @@ func winBack(t *testing.T, binary string) {
 	}
 }
 
-// Of two messages the one that sells more goes to everybody, once 200 leads have got one of
-// them. The process is killed while the first leads after that come.
+// Of two messages 200 leads get one, and all others the one that sells more. The process is killed
+// while the others are held, and again while the first of them come.
 func betterMessage(t *testing.T, binary string) {
-	const first, later = 200, 60
+	const all, first = 260, 200
 	r := newSlowReceiver(t)
 	m := marketer{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data"), receiver: r.Receiver}
 	p := harness.StartProcess(t, m.dir, []string{"--no-demo"})
-	journeyID := m.publish(m.file("offer.yaml", "name: Offer", "start: offer",
+	journeyID := m.publish(m.file("offer.yaml", "name: Offer", "start: offer", "reentry: {policy: never}",
 		`goal: {event: purchase, value: event.total}`, "nodes:",
 		"  - {id: offer, type: split, arms: [{weight: 1, next: discount}, {weight: 1, next: shipping}], winner: {by: goal, leads: 200}}",
 		`  - {id: discount, type: touchpoint, webhook: email, params: {offer: "10 % off"}}`,
 		"  - {id: shipping, type: touchpoint, webhook: email, params: {offer: free shipping}}"))
-	group := func(number, n int) {
+	group := func(n int) {
 		t.Helper()
-		rows := []string{"name,leadsGroup"}
+		rows := []string{"name"}
 		for i := range n {
-			rows = append(rows, fmt.Sprintf("Lead %d,%d", i, number))
+			rows = append(rows, fmt.Sprintf("Lead %d", i))
 		}
 		m.run("leads", "import", m.file("leads.csv", rows...))
-		m.run("journeys", "launch", journeyID, "--filter", fmt.Sprint("leadsGroup=", number))
 	}
-	// taken are the leads of a group by the message that they got, once n have one.
-	taken := func(number, n int) map[string][]int64 {
+	// taken are the leads by the message that they got, once n have one.
+	taken := func(n int) map[string][]int64 {
 		t.Helper()
-		members := leadsOf(t, p, fmt.Sprint("leadsGroup=", number))
 		var by map[string][]int64
-		harness.Eventually(t, time.Minute, func() (bool, string) {
+		harness.Eventually(t, 90*time.Second, func() (bool, string) {
 			by = map[string][]int64{}
 			done := 0
 			for _, r := range p.Records(t, journeyID) {
-				if slices.Contains(members, r.LeadsID) && r.Status == waypost.DeliverySucceeded {
+				if r.Status == waypost.DeliverySucceeded {
 					by[r.NodeID] = append(by[r.NodeID], r.LeadsID)
 					done++
 				}
 			}
-			return done == n, fmt.Sprintf("%d of %d of group %d have a message", done, n, number)
+			return done == n, fmt.Sprintf("%d of %d have a message", done, n)
 		})
 		return by
 	}
-	group(1, first)
-	arms := taken(1, first)
+	type tested struct {
+		Total, Enrolled, Skipped, Held int
+		Status                         waypost.LaunchStatus
+		Empty                          bool
+		Message                        string
+		Test                           struct {
+			Status waypost.TestStatus
+			Arm    int
+		}
+	}
+	launched := func(id, what string, want func(tested) bool) (l tested) {
+		t.Helper()
+		harness.Eventually(t, 90*time.Second, func() (bool, string) {
+			l = tested{}
+			err := json.Unmarshal([]byte(m.run("launches", "show", id, "-o", "json")), &l)
+			return err == nil && want(l), fmt.Sprintf("not %s: %+v, %v", what, l, err)
+		})
+		return l
+	}
+	group(all)
+	launchID := m.id("launchId", "launches", "create", journeyID, "--all", "--test-leads", "200", "--test-after", "72h")
+	launched(launchID, "holding the rest", func(l tested) bool {
+		return l.Test.Status == waypost.TestWaiting && l.Held == all-first && l.Enrolled == first
+	})
+	arms := taken(first)
+	p.Kill9(t)
+	p = harness.StartProcess(t, m.dir, []string{"--no-demo"})
+	if l := launched(launchID, "there", func(l tested) bool { return l.Total == all }); l.Held != all-first {
+		t.Errorf("after the restart %+v", l)
+	}
 	var lines []string
 	for arm, share := range map[string]int{"discount": 20, "shipping": 2} { // one in so many buys
 		for i, lead := range arms[arm] {
@@ -315,22 +341,33 @@ func betterMessage(t *testing.T, binary string) {
 			}
 		}
 	}
-	m.run("events", "import", m.file("orders.ndjson", lines...))
-
 	r.slow.Store(true)
-	group(2, later)
+	m.run("events", "import", m.file("orders.ndjson", lines...))
 	<-r.posting
 	p.Kill9(t)
 	r.quicken()
 	p = harness.StartProcess(t, m.dir, []string{"--no-demo"})
-	if by := taken(2, later); len(by["shipping"]) != later {
-		t.Errorf("of %d leads after the decision %d got the better message", later, len(by["shipping"]))
+	by := taken(all)
+	if len(by["discount"]) != len(arms["discount"]) || len(by["shipping"]) != all-len(arms["discount"]) {
+		t.Errorf("the arms took %d and %d, of the test %d and %d", len(by["discount"]), len(by["shipping"]), len(arms["discount"]), len(arms["shipping"]))
+	}
+	leads := slices.Concat(by["discount"], by["shipping"])
+	if slices.Sort(leads); len(slices.Compact(leads)) != all {
+		t.Errorf("%d leads got a message, want %d", len(slices.Compact(leads)), all)
+	}
+	if l := launched(launchID, "at its end", func(l tested) bool { return l.Status.Ended() }); l.Enrolled != all || l.Held != 0 || l.Test.Status != waypost.TestDecided || l.Test.Arm != 2 {
+		t.Errorf("at the end %+v", l)
+	}
+	again := m.id("launchId", "launches", "create", journeyID, "--all")
+	if l := launched(again, "at its end", func(l tested) bool { return l.Status.Ended() }); l.Skipped != all || !l.Empty || !strings.Contains(l.Message, "re-entry rule") {
+		t.Errorf("launched again %+v", l)
 	}
 	m.shown(journeyID, "winner")
 	m.run("journeys", "reverse", journeyID, "offer")
-	group(3, later)
-	if by := taken(3, later); len(by["discount"]) == 0 || len(by["shipping"]) == 0 {
-		t.Errorf("after it was taken back the arms took %d and %d leads", len(by["discount"]), len(by["shipping"]))
+	group(60)
+	m.run("launches", "create", journeyID, "--all")
+	if back := taken(all + 60); len(back["discount"]) == len(by["discount"]) || len(back["shipping"]) == len(by["shipping"]) {
+		t.Errorf("after it was taken back the arms took %d and %d leads", len(back["discount"]), len(back["shipping"]))
 	}
 	for _, d := range m.receiver.Disagreements(p.Records(t, journeyID)) {
 		t.Errorf("the ledger and the records disagree: %s", d)

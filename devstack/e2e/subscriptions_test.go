@@ -27,11 +27,11 @@ import (
 	"waypost/store/storetest"
 )
 
-// toldSecret signs what subscriptions are told.
-const toldSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+// hookSecret signs what subscriptions are told.
+const hookSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-// told is what a subscription was told.
-type told struct {
+// notification is what a subscription was told.
+type notification struct {
 	Type      waypost.Happening `json:"type"`
 	Timestamp string            `json:"timestamp"`
 	Data      map[string]any    `json:"data"`
@@ -46,12 +46,12 @@ type ear struct {
 	mu     sync.Mutex
 	bodies map[string]string // by Webhook-Id
 	posts  map[string]int
-	taken  map[string]told
+	taken  map[string]notification
 }
 
 func newEar(t *testing.T) *ear {
 	t.Helper()
-	e := &ear{t: t, bodies: map[string]string{}, posts: map[string]int{}, taken: map[string]told{}}
+	e := &ear{t: t, bodies: map[string]string{}, posts: map[string]int{}, taken: map[string]notification{}}
 	s := httptest.NewServer(e)
 	t.Cleanup(s.Close)
 	e.url = s.URL
@@ -64,7 +64,7 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.Header.Get("Webhook-Id")
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(toldSecret, "whsec_"))
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(hookSecret, "whsec_"))
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.%s", id, r.Header.Get("Webhook-Timestamp"), body)
 	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); err != nil || r.Header.Get("Webhook-Signature") != want {
@@ -85,23 +85,23 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	var m told
+	var m notification
 	if err := json.Unmarshal(body, &m); err != nil {
 		e.t.Errorf("message %s: %v", id, err)
 	}
 	e.taken[id] = m
 }
 
-// told are the messages that it has taken, each once.
-func (e *ear) told() []told {
+// messages are those that it has taken, each once.
+func (e *ear) messages() []notification {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Values(e.taken))
 }
 
 // of are those of a type.
-func (e *ear) of(h waypost.Happening) (of []told) {
-	for _, m := range e.told() {
+func (e *ear) of(h waypost.Happening) (of []notification) {
+	for _, m := range e.messages() {
 		if m.Type == h {
 			of = append(of, m)
 		}
@@ -114,7 +114,7 @@ func (e *ear) subscribe(p *harness.Process, on ...waypost.Happening) (id string)
 	e.t.Helper()
 	var made struct{ ID string }
 	p.Do(e.t, http.MethodPost, "/v1/webhooks", map[string]any{
-		"name": "ear", "url": e.url, "signingSecret": toldSecret, "retry": map[string]any{"schedule": []string{"1s"}, "giveUpAfter": "1h"},
+		"name": "ear", "url": e.url, "signingSecret": hookSecret, "retry": map[string]any{"schedule": []string{"1s"}, "giveUpAfter": "1h"},
 	}, &made)
 	p.Do(e.t, http.MethodPost, "/v1/subscriptions", map[string]any{"name": "all", "webhookId": made.ID, "on": on}, &made)
 	if e.t.Failed() {
@@ -179,7 +179,7 @@ func TestSubscriptions(t *testing.T) {
 		{waypost.LaunchEnded, "launchId", made.LaunchID, "completed"}, {waypost.ImportEnded, "importId", made.ID, "succeeded"},
 		{waypost.JourneyPublished, "journeyId", taking, nil},
 	} {
-		var found []told
+		var found []notification
 		harness.Eventually(t, time.Minute, func() (bool, string) {
 			found = nil
 			for _, m := range e.of(c.h) {
@@ -210,7 +210,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 	harness.Eventually(t, time.Minute, func() (bool, string) {
 		p.Do(t, http.MethodGet, "/v1/deliveries?limit=500&status=succeeded&subscriptionId="+id, nil, &list)
-		return len(list.Items) == len(e.told()), fmt.Sprintf("%d messages are recorded as delivered, %d were taken", len(list.Items), len(e.told()))
+		return len(list.Items) == len(e.messages()), fmt.Sprintf("%d messages are recorded as delivered, %d were taken", len(list.Items), len(e.messages()))
 	})
 	for _, d := range list.Items {
 		if e.mu.Lock(); d.SubscriptionID != id || d.EnrollmentID != nil || d.Attempts != e.posts[d.MessageID] {
@@ -271,7 +271,7 @@ func subscriptionsUnderKills(t *testing.T, env ...string) {
 		}
 	}
 	harness.Eventually(t, 90*time.Second, func() (bool, string) {
-		return len(e.told()) >= len(want), fmt.Sprintf("%d of %d messages have come", len(e.told()), len(want))
+		return len(e.messages()) >= len(want), fmt.Sprintf("%d of %d messages have come", len(e.messages()), len(want))
 	})
 	harness.Eventually(t, time.Minute, func() (bool, string) {
 		var list struct {
@@ -286,7 +286,7 @@ func subscriptionsUnderKills(t *testing.T, env ...string) {
 		return len(list.Items) == len(want), fmt.Sprintf("%d deliveries are recorded, %d things happened", len(list.Items), len(want))
 	})
 	seen := map[string]int{}
-	for _, m := range e.told() {
+	for _, m := range e.messages() {
 		what := fmt.Sprintf("%s %v", m.Type, m.Data["enrollmentId"])
 		if m.Type == waypost.DeliveryFailure {
 			what = fmt.Sprintf("%s %v", m.Type, m.Data["messageId"])
@@ -299,5 +299,5 @@ func subscriptionsUnderKills(t *testing.T, env ...string) {
 	for _, n := range e.posts {
 		posts += n
 	}
-	t.Logf("%d kills: %d happenings, %d messages, %d POSTs", kills, len(want), len(e.told()), posts)
+	t.Logf("%d kills: %d happenings, %d messages, %d POSTs", kills, len(want), len(e.messages()), posts)
 }

@@ -14,8 +14,8 @@ import (
 	"waypost/devstack/harness"
 )
 
-// patient is the setting of webhooks whose receivers hold nobody up themselves.
-var patient = map[string]any{"timeoutMs": 10_000}
+// slowReceivers is the setting of webhooks whose receivers hold nobody up themselves.
+var slowReceivers = map[string]any{"timeoutMs": 10_000}
 
 // The receiver's machine is away in the middle of a launch, and while single leads are
 // enrolled: few attempts are made meanwhile, nothing fails, and all is delivered when
@@ -114,13 +114,13 @@ func reset(begun string) harness.Answer {
 func resets(t *testing.T, f *harness.Fleet) {
 	c := begin(t, "receiver resetting", f)
 	r := harness.NewReceiver(t, resetting)
-	c.loaded(c.publish(r, double, patient), 8)
+	c.loaded(c.publish(r, double, slowReceivers), 8)
 	c.judge()
 	again := 0
-	for _, arrivals := range r.Ledger() {
-		for i, a := range arrivals[1:] {
+	for _, posts := range r.Ledger() {
+		for i, a := range posts[1:] {
 			// No retry comes so soon.
-			if before := arrivals[i]; before.Unanswered && a.At.Sub(before.At) < 500*time.Millisecond {
+			if before := posts[i]; before.Unanswered && a.At.Sub(before.At) < 500*time.Millisecond {
 				again++
 			}
 		}
@@ -169,8 +169,8 @@ var garbage = []garbled{
 	{200, waypost.ClassResponseTooLarge, endless(head+"\r\n"+`{"succeed":true,"data":"`, "xxxxxxxxxxxxxxxx", 0)},
 	{200, waypost.ClassResponseTooLarge, func(c *net.TCPConn) { says(head + "Content-Encoding: gzip\r\n\r\n" + bomb())(c) }},
 	// Behind an answer stands another one, which is nobody's.
-	{503, waypost.ClassHTTPStatus, lingers("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" + head + "Content-Length: 0\r\n\r\n")},
-	{200, "", lingers(head + "Content-Length: 5\r\n\r\n" + `{"succeed":false}`)},
+	{503, waypost.ClassHTTPStatus, staysOpen("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" + head + "Content-Length: 0\r\n\r\n")},
+	{200, "", staysOpen(head + "Content-Length: 5\r\n\r\n" + `{"succeed":false}`)},
 	{200, "", says(head + "Content-Length: 2\r\n\r\nOK")},
 	{200, "", says(head + "Content-Length: 19\r\n\r\n" + `{"succeed":"false"}`)},
 	{200, "", endless(head+"\r\n<html>", "<p>It works!</p>", 0)},
@@ -180,8 +180,8 @@ func says(text string) func(*net.TCPConn) {
 	return func(c *net.TCPConn) { _, _ = io.WriteString(c, text) }
 }
 
-// lingers leaves the connection open behind what it says, as one that is kept.
-func lingers(text string) func(*net.TCPConn) {
+// staysOpen leaves the connection open behind what it says, as one that is kept.
+func staysOpen(text string) func(*net.TCPConn) {
 	return func(c *net.TCPConn) {
 		says(text)(c)
 		time.Sleep(time.Second) // in which other messages are sent

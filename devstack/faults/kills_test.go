@@ -85,10 +85,10 @@ func temporalAway(t *testing.T, f *harness.Fleet) {
 	c := begin(t, "Temporal away", f)
 	journey := c.publish(harness.NewReceiver(t, flaky), double, nil)
 	c.outage(journey, 2, harness.Scaled(3*time.Second, time.Minute), func() { f.Base.Kill9(t) }, func() {
-		fresh := f.Start(t, config.RoleGateway).Client
+		gateway := f.Start(t, config.RoleGateway).Client
 		for _, lead := range f.MakeLeads(t, 3, 10) {
 			var e harness.Enrollment
-			err := fresh.Do(t.Context(), http.MethodPost, "/v1/journeys/"+journey+"/enrollments", map[string]any{"leadsId": lead}, &e)
+			err := gateway.Do(t.Context(), http.MethodPost, "/v1/journeys/"+journey+"/enrollments", map[string]any{"leadsId": lead}, &e)
 			if err != nil || e.Status != waypost.EnrollmentPending {
 				c.wrong("without Temporal an enrollment is %q, %v", e.Status, err)
 				continue

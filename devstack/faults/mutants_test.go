@@ -50,7 +50,7 @@ var mutants = map[string]mutant{
 	"admits everybody": {
 		changes: []change{{
 			file: "delivery/admission.go",
-			old:  "	granted = max(0, min(n, slots-l.underWay, free))\n",
+			old:  "	granted = max(0, min(n, atOnce-l.underWay, free))\n",
 			new:  "	granted = max(n, min(0, free))\n",
 		}},
 		test: "^TestReceivers$/^slow$",

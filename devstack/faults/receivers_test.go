@@ -149,8 +149,8 @@ func limited(t *testing.T, f *harness.Fleet) {
 	c.launch(journey, leads, 0)
 	c.judge()
 	var came []time.Time
-	for _, arrivals := range r.Ledger() {
-		for _, a := range arrivals {
+	for _, posts := range r.Ledger() {
+		for _, a := range posts {
 			came = append(came, a.At)
 		}
 	}

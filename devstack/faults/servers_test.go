@@ -148,7 +148,7 @@ func TestClockOff(t *testing.T) {
 			ledger := r.Ledger()
 			for _, rec := range c.records {
 				for _, a := range rec.AttemptLog {
-					if !slices.ContainsFunc(ledger[rec.MessageID], func(came harness.Arrival) bool { return came.At.Sub(a.At).Abs() < off.Abs()/2 }) {
+					if !slices.ContainsFunc(ledger[rec.MessageID], func(came harness.Received) bool { return came.At.Sub(a.At).Abs() < off.Abs()/2 }) {
 						c.wrong("%s: attempt %d is recorded at %s, and the message did not come then", rec.MessageID, a.Attempt, a.At.Format(time.TimeOnly))
 					}
 				}

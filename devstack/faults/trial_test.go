@@ -52,7 +52,7 @@ var (
 		[]harness.Step{{Node: hello, What: waypost.WhatSent}, {Node: hello, What: waypost.WhatExited}},
 	}
 	// decided is a journey that begins with a decision: nothing is sent ahead, and nobody
-	// gathers for its workflow.
+	// waits for others of its version.
 	decided = course{
 		`{"name":"Decided","start":"which","reentry":{"policy":"never"},"nodes":[
 			{"id":"which","type":"branch","cases":[{"when":"lead.name == 'nobody'","next":"hello"}],"otherwise":"hello"},
@@ -222,7 +222,7 @@ func (c *trial) enroll(journeyID string, lead int64) {
 			defer c.mu.Unlock()
 			c.accepted = append(c.accepted, e)
 			return
-		case refused != nil && refused.Code != waypost.CodeServiceUnavailable:
+		case refused != nil && refused.Code != waypost.CodeServiceUnavailable && !mustSignAnew(refused):
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.wrong("lead %d is not enrolled: %s: %v", lead, refused.Code, refused)
@@ -237,6 +237,11 @@ func (c *trial) enroll(journeyID string, lead int64) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// mustSignAnew tells whether a request was refused because Redis has forgotten what was accepted.
+func mustSignAnew(refused *waypost.Error) bool {
+	return len(refused.Details) == 1 && refused.Details[0].Code == waypost.DetailRequestExpired
 }
 
 // over notes that a fault has ended: from now on everything has to go on.
@@ -305,7 +310,7 @@ func (c *trial) judge() {
 		records[e.receiver] = append(records[e.receiver], own...)
 		found := c.fleet.Enrollments(c.t, own)
 		c.counts(e.journey, found)
-		came := arrivals(e.receiver.Ledger(), e.journey)
+		came := byTouchpoint(e.receiver.Ledger(), e.journey)
 		maps.Copy(all, came)
 		entered := 0
 		for _, a := range c.accepted {
@@ -435,7 +440,7 @@ func (c *trial) awaitEnd(e enrolled, until time.Time) {
 // count compares duplicates with the attempts that were cut off: at a kill, or because
 // the receiver went down before its answer had left. One that the receiver did not take
 // excuses none.
-func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Record) {
+func (c *trial) count(ledger map[string][]harness.Received, records []harness.Record) {
 	cut := map[string]int{}
 	for _, rec := range records {
 		for i, a := range rec.AttemptLog {
@@ -449,14 +454,14 @@ func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Rec
 			if len(made) > 0 && !c.open[attempt{rec.MessageID, a.Round, a.Attempt}] {
 				c.wrong("%s: attempt %d is recorded as interrupted, and was not under way at a kill", rec.MessageID, a.Attempt)
 			}
-			if slices.ContainsFunc(made, harness.Arrival.Delivered) {
+			if slices.ContainsFunc(made, harness.Received.Delivered) {
 				cut[rec.MessageID]++
 			}
 		}
 	}
-	for id, arrivals := range ledger {
-		c.row.posts += len(arrivals)
-		for _, a := range arrivals {
+	for id, posts := range ledger {
+		c.row.posts += len(posts)
+		for _, a := range posts {
 			if a.Cut {
 				c.row.inFlight++
 				if a.Delivered() {
@@ -465,8 +470,8 @@ func (c *trial) count(ledger map[string][]harness.Arrival, records []harness.Rec
 			}
 		}
 		again := 0
-		if i := slices.IndexFunc(arrivals, harness.Arrival.Delivered); i >= 0 {
-			again = len(arrivals) - i - 1
+		if i := slices.IndexFunc(posts, harness.Received.Delivered); i >= 0 {
+			again = len(posts) - i - 1
 		}
 		c.row.duplicates += again
 		if again > cut[id] {
@@ -501,8 +506,8 @@ type coming struct {
 	refused      bool // for good
 }
 
-// arrivals sorts what came of a journey by touchpoints.
-func arrivals(ledger map[string][]harness.Arrival, journey string) map[touchpoint]coming {
+// byTouchpoint sorts what came of a journey by touchpoints.
+func byTouchpoint(ledger map[string][]harness.Received, journey string) map[touchpoint]coming {
 	out := map[touchpoint]coming{}
 	for id, posts := range ledger {
 		var m waypost.Message

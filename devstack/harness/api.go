@@ -54,11 +54,11 @@ type Record struct {
 	AttemptLog   []waypost.Attempt      `json:"attemptLog"`
 }
 
-// Made returns the arrivals that one attempt POSTed: those after its beginning and before
+// Made returns the posts that one attempt POSTed: those after its beginning and before
 // the next attempt's.
-func (rec Record) Made(attempt int, arrivals []Arrival) []Arrival {
-	var own []Arrival
-	for _, a := range arrivals {
+func (rec Record) Made(attempt int, posts []Received) []Received {
+	var own []Received
+	for _, a := range posts {
 		at := a.At.Truncate(time.Millisecond) // as it is recorded
 		if !at.Before(rec.AttemptLog[attempt].At) && (attempt+1 == len(rec.AttemptLog) || at.Before(rec.AttemptLog[attempt+1].At)) {
 			own = append(own, a)

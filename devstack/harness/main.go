@@ -37,6 +37,9 @@ const Clock = "WAYPOST_TEST_CLOCK"
 // writes: more than that does not fit on its disk.
 const SQLitePages = "WAYPOST_TEST_SQLITE_PAGES"
 
+// Descriptors is how many files and connections a role that the tests start may have open.
+const Descriptors = "WAYPOST_TEST_DESCRIPTORS"
+
 // What RunMain can be.
 const (
 	RunDev    = "1"      // waypost-dev
@@ -69,6 +72,12 @@ func Main(m *testing.M) int {
 			_, err := conn.ExecContext(context.Background(), "PRAGMA max_page_count("+pages+")", nil)
 			return err
 		})
+	}
+	if n, err := strconv.ParseUint(os.Getenv(Descriptors), 10, 64); err == nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	if os.Getenv(RunMain) == RunRole {
 		return role(config.Role(os.Args[1]), os.Environ())

@@ -295,15 +295,15 @@ func (p *Process) Ledger(t *testing.T) map[string][]Post {
 		if !strings.HasSuffix(line, "\n") {
 			continue // killed while it wrote: not answered either
 		}
-		var entry Post
+		var post Post
 		var message waypost.Message
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+		if err := json.Unmarshal([]byte(line), &post); err != nil {
 			t.Fatalf("the ledger's line %q: %v", line, err)
 		}
-		if err := json.Unmarshal([]byte(entry.Body), &message); err != nil {
-			t.Fatalf("the ledger's message %q: %v", entry.Body, err)
+		if err := json.Unmarshal([]byte(post.Body), &message); err != nil {
+			t.Fatalf("the ledger's message %q: %v", post.Body, err)
 		}
-		out[message.JourneyInfo.JourneyID] = append(out[message.JourneyInfo.JourneyID], entry)
+		out[message.JourneyInfo.JourneyID] = append(out[message.JourneyInfo.JourneyID], post)
 	}
 	return out
 }

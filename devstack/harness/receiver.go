@@ -28,16 +28,16 @@ type Receiver struct {
 	server  *httptest.Server
 
 	mu       sync.Mutex
-	posts    map[string][]*Arrival // by message id
-	open     map[*Arrival]bool     // POSTs that are not answered yet
-	most     int                   // of those at a time whose answers had not begun to leave
-	underWay int                   // of those now
+	posts    map[string][]*Received // by message id
+	open     map[*Received]bool     // POSTs that are not answered yet
+	most     int                    // of those at a time whose answers had not begun to leave
+	underWay int                    // of those now
 	down     bool
 	wasDown  bool // some answers may not have reached the sender
 }
 
-// Arrival is one POST, its answer, and the error class that the sender has to record.
-type Arrival struct {
+// Received is one POST, its answer, and the error class that the sender has to record.
+type Received struct {
 	Body     string
 	Answered int    // 0: nothing that is HTTP
 	Class    string // the error class to be recorded, "" if the receiver took the message
@@ -49,13 +49,13 @@ type Arrival struct {
 }
 
 // Delivered tells whether the receiver took the message.
-func (a Arrival) Delivered() bool { return a.Answered == http.StatusOK && a.Class == "" }
+func (a Received) Delivered() bool { return a.Answered == http.StatusOK && a.Class == "" }
 
 // mayRepeat tells whether the attempt may have POSTed once more: it saw no answer begin.
-func (a Arrival) mayRepeat() bool { return a.Unanswered || a.Cut }
+func (a Received) mayRepeat() bool { return a.Unanswered || a.Cut }
 
 // RefusedForGood tells whether the answer ends the delivery without success.
-func (a Arrival) RefusedForGood() bool {
+func (a Received) RefusedForGood() bool {
 	return a.Class == waypost.ClassSucceedFalse || a.Class == waypost.ClassResponseTooLarge
 }
 
@@ -100,7 +100,7 @@ type connectionKey struct{}
 // from 1.
 func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answer) *Receiver {
 	t.Helper()
-	r := &Receiver{posts: map[string][]*Arrival{}, open: map[*Arrival]bool{}}
+	r := &Receiver{posts: map[string][]*Received{}, open: map[*Received]bool{}}
 	r.handler = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		b, err := io.ReadAll(req.Body)
 		if err != nil {
@@ -118,9 +118,9 @@ func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answe
 		}
 		a := script(m, len(r.posts[m.MessageID])+1)
 		// Noted before the answer leaves: each answer is in the ledger.
-		arrival := &Arrival{Body: string(b), Answered: a.Status, Class: a.class(), Cut: r.down, At: time.Now()}
-		r.posts[m.MessageID] = append(r.posts[m.MessageID], arrival)
-		r.open[arrival] = true
+		post := &Received{Body: string(b), Answered: a.Status, Class: a.class(), Cut: r.down, At: time.Now()}
+		r.posts[m.MessageID] = append(r.posts[m.MessageID], post)
+		r.open[post] = true
 		r.underWay++
 		r.most = max(r.most, r.underWay)
 		conn.posts++
@@ -131,14 +131,14 @@ func NewReceiver(t *testing.T, script func(m waypost.Message, attempt int) Answe
 		r.underWay-- // before the sender can know
 		r.mu.Unlock()
 		if a.Raw != nil {
-			r.raw(t, rw, conn, a, arrival)
+			r.raw(t, rw, conn, a, post)
 			return
 		}
 		rw.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 		rw.WriteHeader(a.Status)
 		_, _ = io.WriteString(rw, a.Body)
 		_ = http.NewResponseController(rw).Flush()
-		r.answered(arrival, conn, a.Idle)
+		r.answered(post, conn, a.Idle)
 	})
 	l, err := temporal.ListenFree(t.Context(), "127.0.0.1") // for itself, even while it is down
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *Receiver) listen(l net.Listener) {
 }
 
 // raw gives the connection to the answer, and ends it.
-func (r *Receiver) raw(t *testing.T, rw http.ResponseWriter, conn *connection, a Answer, arrival *Arrival) {
+func (r *Receiver) raw(t *testing.T, rw http.ResponseWriter, conn *connection, a Answer, post *Received) {
 	hijacked, _, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
 		t.Errorf("take the connection: %v", err)
@@ -169,18 +169,18 @@ func (r *Receiver) raw(t *testing.T, rw http.ResponseWriter, conn *connection, a
 	}
 	defer hijacked.Close()
 	answered := a.Raw(conn.TCPConn)
-	r.answered(arrival, conn, 0)
+	r.answered(post, conn, 0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	arrival.Unanswered = !answered
+	post.Unanswered = !answered
 }
 
 // answered notes that an answer has left. The connection is reset if nothing comes on it
 // for so long.
-func (r *Receiver) answered(arrival *Arrival, conn *connection, idle time.Duration) {
+func (r *Receiver) answered(post *Received, conn *connection, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.open, arrival)
+	delete(r.open, post)
 	conn.busy = false
 	if idle == 0 {
 		return
@@ -203,27 +203,27 @@ func Reset(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// Arrivals are the POSTs of one message, in their order.
-func (r *Receiver) Arrivals(messageID string) []Arrival {
+// Received are the POSTs of one message, in their order.
+func (r *Receiver) Received(messageID string) []Received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return copies(r.posts[messageID])
 }
 
 // Ledger are the POSTs of all messages, by message id.
-func (r *Receiver) Ledger() map[string][]Arrival {
+func (r *Receiver) Ledger() map[string][]Received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make(map[string][]Arrival, len(r.posts))
-	for id, arrivals := range r.posts {
-		out[id] = copies(arrivals)
+	out := make(map[string][]Received, len(r.posts))
+	for id, posts := range r.posts {
+		out[id] = copies(posts)
 	}
 	return out
 }
 
-func copies(arrivals []*Arrival) []Arrival {
-	out := make([]Arrival, len(arrivals))
-	for i, a := range arrivals {
+func copies(posts []*Received) []Received {
+	out := make([]Received, len(posts))
+	for i, a := range posts {
 		out[i] = *a
 	}
 	return out
@@ -247,8 +247,8 @@ func (r *Receiver) Messages() int {
 func (r *Receiver) Down() {
 	r.mu.Lock()
 	r.wasDown, r.down = true, true
-	for arrival := range r.open {
-		arrival.Cut = true
+	for post := range r.open {
+		post.Cut = true
 	}
 	r.mu.Unlock()
 	r.server.CloseClientConnections()
@@ -295,35 +295,35 @@ func (r *Receiver) Disagreements(records []Record) []string {
 // while the receiver was down, may or may not have arrived, once and in its own time,
 // and that one whose connection ended unanswered may have arrived twice; and nothing is
 // sent again once it is recorded as delivered.
-func Disagreements(ledger map[string][]Arrival, wasDown bool, records []Record) []string {
+func Disagreements(ledger map[string][]Received, wasDown bool, records []Record) []string {
 	var found []string
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	known := map[string]bool{}
 	for _, rec := range records {
 		known[rec.MessageID] = true
-		arrivals := ledger[rec.MessageID]
+		posts := ledger[rec.MessageID]
 		if rec.Attempts != len(rec.AttemptLog) {
 			say("%s: %d attempts counted, %d listed", rec.MessageID, rec.Attempts, len(rec.AttemptLog))
 		}
 		answers := map[result]int{}
 		unanswered := 0
-		for _, a := range arrivals {
+		for _, a := range posts {
 			answers[resultOf(a.Answered, a.Class)]++
 			if a.mayRepeat() {
 				unanswered++
 			}
-			if a.Body != arrivals[0].Body {
+			if a.Body != posts[0].Body {
 				say("%s: the bytes changed between two attempts", rec.MessageID)
 			}
 		}
-		interrupted, unseen := 0, 0 // unseen: arrivals whose end the sender did not see
+		interrupted, unseen := 0, 0 // unseen: posts whose end the sender did not see
 		for i, a := range rec.AttemptLog {
 			if a.Attempt != i+1 {
 				say("%s: attempt %d is listed as number %d", rec.MessageID, a.Attempt, i+1)
 			}
 			if a.ErrorClass == waypost.ClassInterrupted || wasDown && a.ErrorClass == waypost.ClassNetwork {
 				interrupted++
-				made := len(slices.DeleteFunc(rec.Made(i, arrivals), Arrival.mayRepeat))
+				made := len(slices.DeleteFunc(rec.Made(i, posts), Received.mayRepeat))
 				if unseen += made; made > 1 {
 					say("%s: attempt %d, recorded as %s, arrived %d times", rec.MessageID, a.Attempt, a.ErrorClass, made)
 				}
@@ -337,11 +337,11 @@ func Disagreements(ledger map[string][]Arrival, wasDown bool, records []Record) 
 					strings.TrimSpace(fmt.Sprintf("HTTP %d %s", a.HTTPStatus, a.ErrorClass)))
 			}
 		}
-		if extra := len(arrivals) - unanswered + interrupted - len(rec.AttemptLog); extra > unseen {
+		if extra := len(posts) - unanswered + interrupted - len(rec.AttemptLog); extra > unseen {
 			say("%s: %d POSTs arrived, %d attempts are recorded, %d of them interrupted, of which %d arrived", rec.MessageID,
-				len(arrivals), len(rec.AttemptLog), interrupted, unseen)
+				len(posts), len(rec.AttemptLog), interrupted, unseen)
 		}
-		delivered := slices.ContainsFunc(arrivals, Arrival.Delivered)
+		delivered := slices.ContainsFunc(posts, Received.Delivered)
 		if (rec.Status == waypost.DeliverySucceeded) != delivered {
 			say("%s: recorded as %s, delivered is %v", rec.MessageID, rec.Status, delivered)
 		}

@@ -96,6 +96,12 @@ func serve(args []string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
+// FreeAddr is an address of the loopback that a role can listen on.
+func FreeAddr(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort(freeAddr(t))
+}
+
 func freeAddr(t *testing.T) (host, port string) {
 	t.Helper()
 	l, err := temporal.ListenFree(t.Context(), "127.0.0.1")

@@ -15,12 +15,15 @@ type Statistics struct {
 	Nodes []struct {
 		NodeID                                        string
 		Entered, Standing, Delivered, Failed, Skipped int
-		Edges                                         []struct {
-			Next  string
-			Count int
-		}
+		Edges, Ends                                   []EdgeCount
 	}
 	Enrollments struct{ Entered, Completed, Exited, Failed, Canceled int }
+}
+
+// EdgeCount is how often a way was taken; Next is "" where it ended the journey.
+type EdgeCount struct {
+	Next, Way string
+	Count     int
 }
 
 // Miscounts compares the statistics of a journey with what the timelines of all its
@@ -41,8 +44,8 @@ func Miscounts(st Statistics, enrollments []Enrollment) []string {
 		} {
 			got[n.NodeID+" "+what] = count
 		}
-		for _, e := range n.Edges {
-			got[n.NodeID+" → "+e.Next] = e.Count
+		for _, e := range slices.Concat(n.Edges, n.Ends) {
+			got[n.NodeID+" "+e.Way+" → "+e.Next] = e.Count
 		}
 	}
 	e := st.Enrollments
@@ -90,8 +93,10 @@ func (e Enrollment) count(counts map[string]int) {
 			counts[entry.NodeID+" entered"]++
 			stands = at
 		}
+		if entry.Way != "" {
+			counts[entry.NodeID+" "+entry.Way+" → "+entry.Next]++
+		}
 		if entry.Next != "" {
-			counts[entry.NodeID+" → "+entry.Next]++
 			counts[entry.Next+" entered"]++
 			stands = place{entry.Version, entry.Next}
 		}

@@ -57,8 +57,8 @@ func benchmarkNonce(b *testing.B, n int) {
 	took := make([]time.Duration, 0, 1<<20)
 	for i := 0; b.Loop(); i++ {
 		began := time.Now()
-		if fresh, err := client.SetNX(context.Background(), fmt.Sprintf("waypost:nonce:new/%030d", i), 1, life).Result(); err != nil || !fresh {
-			b.Fatal(fresh, err)
+		if set, err := client.SetNX(context.Background(), fmt.Sprintf("waypost:nonce:new/%030d", i), 1, life).Result(); err != nil || !set {
+			b.Fatal(set, err)
 		}
 		took = append(took, time.Since(began))
 	}

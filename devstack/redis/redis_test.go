@@ -97,11 +97,11 @@ func TestLastEndCounts(t *testing.T) {
 		}
 	}
 	for { // who waits for a lock does not keep it locked
-		fresh, err := client.SetNX(ctx, "held", "y", long).Result()
+		set, err := client.SetNX(ctx, "held", "y", long).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fresh {
+		if set {
 			break
 		}
 	}
@@ -141,8 +141,8 @@ func TestManyKeys(t *testing.T) {
 		}
 	}
 	for left := int64(2 * n); left > n; {
-		if fresh, err := client.SetNX(ctx, "lives/0", 1, time.Hour).Result(); err != nil || fresh {
-			t.Fatalf("a key that lives: %t, %v", fresh, err)
+		if set, err := client.SetNX(ctx, "lives/0", 1, time.Hour).Result(); err != nil || set {
+			t.Fatalf("a key that lives: %t, %v", set, err)
 		}
 		var err error
 		if left, err = client.DBSize(ctx).Result(); err != nil || left < n {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost/devstack/datadir"
+	"waypost/listen"
 	"waypost/receiver"
 )
 
@@ -45,7 +46,7 @@ func (s *Stack) serve(ctx context.Context, name, addr string, server *http.Serve
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(l) // http.ErrServerClosed after the stop
+		_ = listen.New(l, listen.Options{}).Serve(server) // http.ErrServerClosed after the stop
 	}()
 	s.push(name, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)

@@ -68,12 +68,12 @@ func (s *Stack) demoJourney(ctx context.Context, caller *client.Client, state *d
 	}
 	if err := s.step("Demo data", func() error {
 		hook := demo.Hook{URL: s.Profile.Receiver + demoPath, User: state.ReceiverUser, Password: state.ReceiverPassword}
-		data, fresh, err := demo.Prepare(ctx, caller, state.Data, hook)
+		data, added, err := demo.Prepare(ctx, caller, state.Data, hook)
 		if err != nil {
 			return fmt.Errorf("make the demo's data: %w", err)
 		}
 		state.Data = data
-		if !fresh {
+		if !added {
 			fmt.Fprintf(out, "\nThe demo's webhook, journey, leads and articles are those of the former start; journey workflows that go on: %d.\n", unfinished)
 		}
 		return s.dir.SaveState(*state)
@@ -150,6 +150,7 @@ func show(out io.Writer, d demo.Delivery) {
 	fmt.Fprintf(out, "The receiver answered HTTP %d in %d ms: %s\n  => %s\n", d.HTTPStatus, d.DurationMs, strings.TrimSpace(answer), verdict)
 }
 
+// banner prints the addresses of the parts that run, and what to try next.
 func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buffer, took time.Duration) {
 	_, _ = shown.WriteTo(s.out)
 	fmt.Fprintf(s.out, "\nWaypost is up after %.1f s. Ctrl-C stops it; a second start continues.\n\n", took.Seconds())
@@ -189,6 +190,7 @@ func (s *Stack) banner(cfg config.Config, state datadir.State, shown *bytes.Buff
 	fmt.Fprintln(s.out)
 }
 
+// hints are commands to type: those that start the missing roles, or else those that show the demo.
 func (s *Stack) hints(state datadir.State) []string {
 	if !s.has(Gateway) || !s.has(Worker) {
 		join := ". " + datadir.Quote(s.dir.File(datadir.EnvFile)) + " && bin/waypost "

@@ -25,18 +25,19 @@ func (s *Stack) settings(cfg config.Config, state datadir.State, environ map[str
 		return value
 	}
 	set := map[string]string{
-		"WAYPOST_DATA_DIR":            s.dir.Path(),
-		"WAYPOST_PROFILE":             s.dir.File(datadir.ProfileFile),
-		"WAYPOST_HTTP_ADDR":           cfg.HTTP.Addr,
-		"WAYPOST_ADDRESS_RATE":        strconv.Itoa(cfg.HTTP.AddressRate),
-		"WAYPOST_DATABASE_URL":        "sqlite:" + s.dir.File(datadir.DatabaseFile),
-		"WAYPOST_ENCRYPTION_KEYS":     or("WAYPOST_ENCRYPTION_KEYS", state.EncryptionKeys),
-		"WAYPOST_REDIS_URL":           "redis://" + temporal.Reachable(cfg.Dev.RedisAddr) + "/0",
-		"WAYPOST_TEMPORAL_ADDRESS":    temporal.Reachable(cfg.Dev.TemporalAddr),
-		"WAYPOST_TEMPORAL_NAMESPACE":  temporal.Namespace,
-		"WAYPOST_TEMPORAL_UI_URL":     "http://" + temporal.Reachable(cfg.Dev.TemporalUIAddr),
-		"WAYPOST_TEMPORAL_TASK_QUEUE": cfg.Temporal.TaskQueue,
-		"WAYPOST_WEBHOOK_ALLOW_CIDRS": loopback,
+		"WAYPOST_DATA_DIR":              s.dir.Path(),
+		"WAYPOST_PROFILE":               s.dir.File(datadir.ProfileFile),
+		"WAYPOST_HTTP_ADDR":             cfg.HTTP.Addr,
+		"WAYPOST_ADDRESS_RATE":          strconv.Itoa(cfg.HTTP.AddressRate),
+		"WAYPOST_DATABASE_URL":          "sqlite:" + s.dir.File(datadir.DatabaseFile),
+		"WAYPOST_ENCRYPTION_KEYS":       or("WAYPOST_ENCRYPTION_KEYS", state.EncryptionKeys),
+		"WAYPOST_REDIS_URL":             "redis://" + temporal.Reachable(cfg.Dev.RedisAddr) + "/0",
+		"WAYPOST_TEMPORAL_ADDRESS":      temporal.Reachable(cfg.Dev.TemporalAddr),
+		"WAYPOST_TEMPORAL_NAMESPACE":    temporal.Namespace,
+		"WAYPOST_TEMPORAL_UI_URL":       "http://" + temporal.Reachable(cfg.Dev.TemporalUIAddr),
+		"WAYPOST_TEMPORAL_TASK_QUEUE":   cfg.Temporal.TaskQueue,
+		"WAYPOST_WEBHOOK_ALLOW_CIDRS":   loopback,
+		"WAYPOST_CONSOLE_SECOND_FACTOR": cfg.Console.SecondFactor,
 	}
 	if url := string(cfg.Database.URL); url != "" {
 		set["WAYPOST_DATABASE_URL"] = url

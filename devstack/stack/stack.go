@@ -126,6 +126,8 @@ func (s *Stack) step(name string, do func() error) error {
 	return nil
 }
 
+// start starts the parts in an order in which each finds those that it calls. What it has
+// started before an error is left to Stop.
 func (s *Stack) start(ctx context.Context, o Options) error {
 	began := time.Now()
 	environ := toMap(o.Environ)
@@ -138,22 +140,8 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if s.dir, err = datadir.Claim(cfg.DataDir); err != nil {
-		return err
-	}
-	s.push("data directory", func(context.Context) error { return s.dir.Release() })
-	state, first, err := s.dir.LoadState()
+	state, first, err := s.claim(ctx, o, &cfg, environ)
 	if err != nil {
-		return err
-	}
-	if err := s.openLog(cfg, o.ErrOut); err != nil {
-		return err
-	}
-	if err := s.claimPorts(ctx, &cfg, environ, state); err != nil {
-		return err
-	}
-	// Until the profile is written again, its absence means: not ready.
-	if err := errors.Join(s.dir.Remove(datadir.ProfileFile), s.dir.SaveState(state)); err != nil {
 		return err
 	}
 	set := s.settings(cfg, state, environ)
@@ -206,6 +194,29 @@ func (s *Stack) start(ctx context.Context, o Options) error {
 	return s.present(ctx, o, cfg, state, began)
 }
 
+// claim takes the data directory and the ports for this process, sets their addresses in
+// cfg, and opens the log. It returns what the directory remembers of earlier starts; first
+// says that there was none.
+func (s *Stack) claim(ctx context.Context, o Options, cfg *config.Config, environ map[string]string) (
+	state datadir.State, first bool, err error,
+) {
+	if s.dir, err = datadir.Claim(cfg.DataDir); err != nil {
+		return state, false, err
+	}
+	s.push("data directory", func(context.Context) error { return s.dir.Release() })
+	if state, first, err = s.dir.LoadState(); err != nil {
+		return state, false, err
+	}
+	if err := s.openLog(*cfg, o.ErrOut); err != nil {
+		return state, false, err
+	}
+	if err := s.claimPorts(ctx, cfg, environ, state); err != nil {
+		return state, false, err
+	}
+	// Until the profile is written again, its absence means: not ready.
+	return state, first, errors.Join(s.dir.Remove(datadir.ProfileFile), s.dir.SaveState(state))
+}
+
 // forgetTemporalSettings keeps TLS and API-key settings for another Temporal
 // server, which the SDK reads from the environment and from a file, away from the
 // one in this process.
@@ -251,6 +262,8 @@ func (s *Stack) claimPorts(ctx context.Context, cfg *config.Config, environ map[
 	}, state.Addresses)
 }
 
+// startTemporal starts the server and its Web UI, with a codec endpoint that decrypts
+// payloads for that UI only.
 func (s *Stack) startTemporal(ctx context.Context, o Options, cfg config.Config, state datadir.State, set map[string]string) error {
 	if !s.has(Temporal) {
 		return nil
@@ -370,13 +383,13 @@ func consoleUser(ctx context.Context, db *store.Store) (link string, err error) 
 	you := waypost.User{Org: demoOrg, Email: "you@localhost", Name: "Developer", Role: waypost.RoleAdmin}
 	found, err := db.UserByEmail(ctx, you.Org, you.Email)
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		_, link, err = db.CreateUser(ctx, you)
+		_, link, err = db.CreateUser(ctx, waypost.Scope{}, you)
 		return link, err
 	}
 	if err != nil {
 		return "", err
 	}
-	return db.LinkUser(ctx, found.ID)
+	return db.LinkUser(ctx, waypost.Scope{}, found.ID)
 }
 
 func (s *Stack) startReceiver(ctx context.Context, cfg config.Config, state datadir.State) error {
@@ -394,6 +407,8 @@ func (s *Stack) startReceiver(ctx context.Context, cfg config.Config, state data
 	})
 }
 
+// startApp starts gateway and worker, those of them that are parts, and returns when they
+// are ready. If they end by themselves later, Failed gets the error.
 func (s *Stack) startApp(ctx context.Context, cfg config.Config) error {
 	var name string
 	var serve func(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) error

@@ -211,6 +211,8 @@ func createNamespace(store *config.SQL) error {
 	return nil
 }
 
+// serverConfig configures one process with all services: the frontend at addr, the others on free ports
+// of 127.0.0.1.
 func serverConfig(ctx context.Context, addr string, stores config.Persistence) (*config.Config, map[primitives.ServiceName]static.Hosts, error) {
 	frontend, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {

@@ -46,24 +46,24 @@ func sqliteStore(ctx context.Context, path string) (*config.SQL, error) {
 // createSQLite makes the schema in a file beside and renames it, so that a
 // process killed half-way leaves nothing that looks like a database.
 func createSQLite(ctx context.Context, path string) error {
-	fresh := path + ".new"
-	for _, f := range []string{fresh, fresh + "-journal", path + "-wal", path + "-shm"} {
+	next := path + ".new"
+	for _, f := range []string{next, next + "-journal", path + "-wal", path + "-shm"} {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("clear a former start's leftovers: %w", err)
 		}
 	}
 	// The server's plugin keeps a connection open for the life of the process, so
 	// the file is made with one of our own.
-	db, err := openSQLite(fresh, "rwc")
+	db, err := openSQLite(next, "rwc")
 	if err != nil {
 		return err
 	}
 	err = errors.Join(createSchema(ctx, db), db.Close())
 	if err == nil {
-		err = os.Chmod(fresh, 0o600)
+		err = os.Chmod(next, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(fresh, path)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
 		return fmt.Errorf("create Temporal's database: %w", err)

@@ -68,6 +68,7 @@ func (u *UI) Stop(ctx context.Context) error {
 	}
 }
 
+// ready returns when the Web UI answers, within 30 s. It fails at once if the UI has ended.
 func (u *UI) ready(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -37,6 +37,8 @@ type Receiver struct {
 
 var messageID = regexp.MustCompile(`^msg_[0-9a-z]{26}$`)
 
+// ServeHTTP stores each message once, and answers an attempt that comes again as the first one. A
+// 503 has Waypost try again.
 func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	switch {
@@ -59,11 +61,11 @@ func (rc *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, false, "version "+message.Version+" is not known here") // for good: it is not sent again
 		return
 	}
-	switch fresh, err := rc.store(message.MessageID, body); {
+	switch added, err := rc.store(message.MessageID, body); {
 	case err != nil:
 		log.Print(err)
 		http.Error(w, "try again later", http.StatusServiceUnavailable) // it is sent again
-	case fresh:
+	case added:
 		answer(w, true, "stored")
 	default:
 		answer(w, true, "stored before") // the same answer as the first time: success
@@ -111,8 +113,8 @@ func (rc *Receiver) signed(h http.Header, body []byte, now time.Time) bool {
 }
 
 // store keeps a message under its id, whole or not at all. Of several that come at the
-// same time one is fresh.
-func (rc *Receiver) store(id string, body []byte) (fresh bool, err error) {
+// same time one adds it.
+func (rc *Receiver) store(id string, body []byte) (added bool, err error) {
 	f, err := os.CreateTemp(rc.Inbox, ".new-")
 	if err != nil {
 		return false, err

@@ -71,12 +71,12 @@ class Receiver(BaseHTTPRequestHandler):
         if version != "1.0":  # for good: it is not sent again
             return self.answer(200, {"succeed": False, "message": f"version {version} is not known here"})
         try:
-            fresh = store(self.inbox, message_id, body)
+            added = store(self.inbox, message_id, body)
         except OSError as e:
             self.log_error("%s", e)
             return self.answer(503, "try again later")  # it is sent again
         # The second time is a success like the first.
-        return self.answer(200, {"succeed": True, "message": "stored" if fresh else "stored before"})
+        return self.answer(200, {"succeed": True, "message": "stored" if added else "stored before"})
 
     def answer(self, status, content):
         body = json.dumps(content, ensure_ascii=False).encode()

@@ -6,16 +6,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"waypost"
 )
 
 // someTime is a time to try formats with.
 var someTime = time.Date(2026, 12, 31, 12, 0, 0, 0, time.UTC)
 
-// date formats a date, or seconds since 1970, as strftime does. Any other value, and a
-// date without a format, stays as it is.
+// date formats a date, or seconds since 1970, as strftime does, in the zone that is named,
+// if one is. Any other value, and a date without a format, stays as it is.
 func date(r *run, v any, a []any) any {
 	format := textOf(a[0])
-	t, ok := r.dateOf(v)
+	var in *time.Location
+	if len(a) > 1 {
+		in = zoneOf(textOf(a[1]))
+	}
+	t, ok := r.dateOf(v, in, format)
 	if !ok || format == "" {
 		return v
 	}
@@ -23,77 +29,89 @@ func date(r *run, v any, a []any) any {
 	return text
 }
 
-func (r *run) dateOf(v any) (time.Time, bool) {
+// zoneOf is a time zone by its IANA name, or its offset such as +08:00; nil for none.
+func zoneOf(name string) *time.Location {
+	if t, err := time.Parse("-07:00", name); err == nil {
+		return t.Location()
+	}
+	loc, _ := waypost.Zone(name)
+	return loc
+}
+
+// dateOf reads a date to be printed by a format. An instant is shown in the zone in, if one is
+// given, else as it is written, and one that Waypost knows in the lead's zone. What names no
+// zone is of that zone, and prints as it is written.
+func (r *run) dateOf(v any, in *time.Location, format string) (t time.Time, ok bool) {
+	shown := func(t time.Time) time.Time {
+		if in != nil {
+			return t.In(in)
+		}
+		return t
+	}
 	switch v := v.(type) {
 	case int:
-		return time.Unix(int64(v), 0).UTC(), v > -maxSeconds && v < maxSeconds
+		return shown(time.Unix(int64(v), 0).UTC()), v > -waypost.MaxSeconds && v < waypost.MaxSeconds
 	case string:
 		if strings.EqualFold(v, "now") || strings.EqualFold(v, "today") {
 			if r.trial {
 				r.fail(errUnknown)
 			}
-			return r.Now.In(r.Location), !r.Now.IsZero()
+			return shown(r.Now.In(r.Location)), !r.Now.IsZero()
 		}
 		r.spend(dateWork)
-		t, _, ok := ParseDate(v)
-		return t, ok
+		t, zoned, ok := waypost.ParseDate(v)
+		switch {
+		case zoned:
+			return shown(t), ok
+		case ok:
+			return r.asWritten(t, in, format), true
+		}
+		t, yearly, ok := waypost.Birthday(v)
+		return t, ok && yearly && !yearDirective.MatchString(format) // the year is not known
 	case Instant:
-		return time.Time(v).In(r.Location), true
+		return shown(time.Time(v).In(r.Location)), true
 	}
 	return time.Time{}, false
 }
 
-// maxSeconds keeps years within four digits.
-const maxSeconds = 250_000_000_000
+// asWritten is when clocks of the zone, the lead's if it is nil, show a time that names none.
+// Only seconds since 1970 and the zone itself depend on it.
+func (r *run) asWritten(t time.Time, in *time.Location, format string) time.Time {
+	if !zoneDirective.MatchString(format) {
+		return t
+	}
+	if in == nil {
+		if r.trial {
+			r.fail(errUnknown)
+		}
+		in = r.Location
+	}
+	return waypost.FirstAt(t, in).In(in)
+}
 
 var (
-	seconds = regexp.MustCompile(`^\d{1,12}$`)
-	weekday = regexp.MustCompile(`(?i)^(mon|tues?|wed(nes)?|thu(rs)?|fri|sat(ur)?|sun)(day)? `)
-	ordinal = regexp.MustCompile(`(?i)^(\D*\d{1,2})(st|nd|rd|th)\b`)
-	day     = regexp.MustCompile(`^(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{8}|\d{1,2}[- ][A-Za-z]+[- ]\d{4}|[A-Za-z]+ \d{1,2} \d{4})(?:[ Tt](.+))?$`)
-	utc     = regexp.MustCompile(` ?(UTC|GMT|Z)$`)
-
-	dayLayouts = []string{
-		"2006-1-2", "2006/1/2", "20060102", "2 January 2006", "2 Jan 2006", "January 2 2006", "Jan 2 2006", "2-Jan-2006",
-	}
-	clockLayouts = []string{"15:04", "15:04:05", "3:04 PM", "3:04PM", "3:04:05 PM", "3:04:05PM", "3 PM", "3PM"}
-	zoneLayouts  = []string{"", "Z07:00", " Z07:00", "Z0700", " Z0700", "Z07", " Z07"}
+	// zoneDirective is in formats that print what depends on the zone.
+	zoneDirective = regexp.MustCompile(`%[-0^#_]*\d*:*[szZ+]`)
+	// yearDirective is in formats that print more than a month and a day.
+	yearDirective = regexp.MustCompile(`%[-0^#_]*\d*:*[^-mdeBbhnt%0-9^#_:]`)
 )
 
-// ParseDate reads a day, with or without a time of day and an offset: 2027-03-14,
-// 2027/3/14, 20270314, 14 March 2027, 14-Mar-2027, March 14, 2027, Mar 14th 2027, each
-// also behind a weekday; 2027-03-14T15:04:05.123Z, 2027-03-14 15:04 +0800,
-// March 14, 2027 3:04 PM; and seconds since 1970. zoned tells whether it is an instant;
-// otherwise t has what clocks show, as UTC.
-func ParseDate(s string) (t time.Time, zoned, ok bool) {
-	if s = strings.TrimSpace(s); len(s) > maxDigits {
-		return time.Time{}, false, false
+// patterns are directives of other date formats, the longest first, and Liquid's.
+var patterns = []struct{ letters, directive string }{
+	{"YYYY", "%Y"}, {"yyyy", "%Y"}, {"MM", "%m"}, {"DD", "%d"}, {"dd", "%d"}, {"HH", "%H"}, {"hh", "%I"}, {"mm", "%M"}, {"ss", "%S"},
+}
+
+// directivesFor is a format that is written for another library, such as YYYY-MM-DD, as
+// Liquid has it; "" for one that is not.
+func directivesFor(format string) string {
+	out, rest := format, format
+	for _, p := range patterns {
+		out, rest = strings.ReplaceAll(out, p.letters, p.directive), strings.ReplaceAll(rest, p.letters, "")
 	}
-	if n, err := strconv.Atoi(s); seconds.MatchString(s) && len(s) != len("20060102") && err == nil {
-		return time.Unix(int64(n), 0).UTC(), true, n < maxSeconds
+	if out == format || strings.Trim(rest, " -/.:,T年月日时分秒") != "" {
+		return ""
 	}
-	s = strings.Join(strings.Fields(strings.ReplaceAll(s, ",", " ")), " ")
-	m := day.FindStringSubmatch(ordinal.ReplaceAllString(weekday.ReplaceAllString(s, ""), "$1"))
-	if m == nil {
-		return time.Time{}, false, false
-	}
-	for _, layout := range dayLayouts {
-		if t, err := time.Parse(layout, m[1]); err == nil && m[2] == "" {
-			return t, false, true
-		} else if err != nil {
-			continue
-		}
-		rest := utc.ReplaceAllString(strings.ToUpper(m[2]), "Z")
-		for _, clock := range clockLayouts {
-			for _, zone := range zoneLayouts {
-				// In UTC, or an offset that the machine's own zone has gets that zone's name.
-				if t, err := time.ParseInLocation(layout+"T"+clock+zone, m[1]+"T"+rest, time.UTC); err == nil {
-					return t, zone != "", true
-				}
-			}
-		}
-	}
-	return time.Time{}, false, false
+	return out
 }
 
 // directive is one of strftime: flags, a width, colons, a letter.

@@ -10,8 +10,8 @@
 // # Files by topic
 //
 //   - Compile and Render: template.go
-//   - reading a template: scan.go, parse.go, expression.go
+//   - reading a template: scan.go, parse.go, expression.go, types.go
 //   - rendering it: run.go, nodes.go, loop.go
-//   - filters: filters.go, filters_text.go, filters_list.go, date.go
+//   - filters: filters.go, filters_text.go, filters_list.go, date.go, money.go
 //   - values and bounds: value.go, number.go, budget.go
 package liquid

@@ -1,10 +1,12 @@
 package liquid
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"waypost"
@@ -109,10 +111,31 @@ func (c *cursor) next() {
 		failAt(at, "a text does not end")
 	}
 	sign, _ := utf8.DecodeRuneInString(trimmed)
-	if sign >= utf8.RuneSelf {
-		failAt(at, "unexpected %q; the name of a member that has other letters is written ['…']", sign)
+	failAt(at, "unexpected %q%s", sign, instead(sign, c.source[:at]))
+}
+
+// instead says what to write for a sign that a word processor, a Chinese keyboard or another
+// language of templates has; before is what stands before it.
+func instead(sign rune, before string) string {
+	switch {
+	case strings.ContainsRune("“”„‟«»‘’‚‛＂＇「」", sign):
+		return "; a text stands in straight quotes, \" or '"
+	case unicode.IsSpace(sign), unicode.Is(unicode.Cf, sign):
+		return ", which is no plain blank; write one, or nothing"
+	case sign >= '！' && sign <= '～':
+		return fmt.Sprintf("; write it half-width, %q", sign-'！'+'!')
+	case sign == '{' && strings.HasSuffix(before, "{{"):
+		return "; an output has two braces on each side, {{ x }}, and escape is a filter of its own"
+	case strings.ContainsRune("#/^&!>", sign) && strings.HasSuffix(before, "{{"):
+		return "; a block is written {% if x %} … {% endif %} or {% for x in y %} … {% endfor %}"
+	case sign == '&' || sign == '!':
+		return "; write and, or, unless, !="
+	case sign == '+' || sign == '*' || sign == '/':
+		return "; calculate with the filters plus, minus, times, divided_by"
+	case sign >= utf8.RuneSelf:
+		return "; the name of a member that has other letters is written ['…']"
 	}
-	failAt(at, "unexpected %q", sign)
+	return ""
 }
 
 // unexpected refuses the token.
@@ -178,6 +201,9 @@ func (c *cursor) expression() expr {
 			v := constant{span{}}
 			tryWith(trialBudget(), t.at, func(r *run) { v.v = x.eval(r) })
 			return v
+		}
+		for _, end := range []expr{x.from, x.to} {
+			c.checkInteger(t.at, "an end of a range", end, Boolean, Moment, List)
 		}
 		return x
 	}
@@ -273,8 +299,14 @@ func (c *cursor) filtered() expr {
 	x := filtered{value: c.expression()}
 	v, known := x.value.(constant)
 	for c.take("|") {
+		name := c.text
 		f := c.call()
 		f.check()
+		if x.calls == nil {
+			c.checkCall(name, f, x.value)
+		} else {
+			c.checkCall(name, f, nil)
+		}
 		if known = known && isConstant(f.args...) && f.allowFalse == nil; known {
 			known = c.try(f.at, func(r *run) { v.v = f.apply(r, v.v) })
 		}
@@ -376,6 +408,7 @@ func (c *cursor) comparison() expr {
 	if isConstant(x.left, x.right) {
 		c.try(at, func(r *run) { x.eval(r) })
 	}
+	c.checkComparison(at, x)
 	return x
 }
 

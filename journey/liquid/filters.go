@@ -4,7 +4,8 @@ import (
 	"encoding/base64"
 	"math/big"
 	"net/url"
-	"strings"
+
+	"waypost"
 )
 
 // filter is one filter: what its arguments must be, and what it does.
@@ -26,7 +27,9 @@ const (
 	length        // an integer, or nil for none
 	divisor       // no 0, nor what counts as 0
 	list
-	format // of a date
+	format   // of a date
+	zone     // a time zone
+	currency // an ISO 4217 code
 )
 
 // check fails if v cannot be an argument of the kind.
@@ -42,6 +45,8 @@ func (k kind) check(r *run, v any) {
 		r.fail("an argument must be a list")
 	case k == format && len(textOf(v)) > maxFormat:
 		r.fail(errFormat)
+	case k == currency && !isCurrency(textOf(v)):
+		r.fail(`a currency is an ISO 4217 code such as "CNY"`)
 	}
 }
 
@@ -53,9 +58,18 @@ func (x *call) check() {
 			continue
 		}
 		tryWith(trialBudget(), x.at, func(r *run) { x.filter.args[i].check(r, c.v) })
-		if x.filter.args[i] == format {
-			if _, unknown := strftime(someTime, textOf(c.v)); unknown != "" {
+		written := textOf(c.v)
+		switch x.filter.args[i] {
+		case format:
+			if _, unknown := strftime(someTime, written); unknown != "" {
 				failAt(x.at, "there is no directive %q of a date", unknown)
+			}
+			if directives := directivesFor(written); directives != "" {
+				failAt(x.at, "%q would print as it stands; write %q", written, directives)
+			}
+		case zone:
+			if zoneOf(written) == nil && written != "" {
+				failAt(x.at, "there is no time zone %q; write it like Asia/Shanghai or +08:00", waypost.Clip(written, 64))
 			}
 		}
 	}
@@ -77,7 +91,7 @@ func (x *call) apply(r *run, v any) any {
 	if x.allowFalse != nil && v == false && truthy(x.allowFalse.eval(r)) {
 		return v // only default has it
 	}
-	if _, isInstant := v.(Instant); isInstant && x.filter != filters["date"] {
+	if _, isInstant := v.(Instant); !isInstant || x.filter != filters["date"] {
 		v = plain(v)
 	}
 	return r.made(x.filter.do(r, v, a))
@@ -98,13 +112,14 @@ var filters = map[string]*filter{
 		n, _ := lengthOf(v)
 		return n
 	}},
-	"date": {[]kind{format}, 1, date},
+	"date":  {[]kind{format, zone}, 1, date},
+	"money": {[]kind{currency}, 1, slowly(money)},
 
 	"append":                 {[]kind{anything}, 1, func(r *run, v any, a []any) any { return r.text(v) + textOf(a[0]) }},
 	"prepend":                {[]kind{anything}, 1, func(r *run, v any, a []any) any { return textOf(a[0]) + r.text(v) }},
-	"upcase":                 {nil, 0, onText(strings.ToUpper)},
-	"downcase":               {nil, 0, onText(strings.ToLower)},
-	"capitalize":             {nil, 0, onText(capitalize)},
+	"upcase":                 {nil, 0, slowly(onText(upcase))},
+	"downcase":               {nil, 0, slowly(onText(downcase))},
+	"capitalize":             {nil, 0, slowly(onText(capitalize))},
 	"strip":                  {nil, 0, onText(strip)},
 	"lstrip":                 {nil, 0, onText(lstrip)},
 	"rstrip":                 {nil, 0, onText(rstrip)},
@@ -113,7 +128,7 @@ var filters = map[string]*filter{
 	"strip_html":             {nil, 0, slowly(onText(stripHTML))},
 	"escape":                 {nil, 0, onText(html.Replace)},
 	"h":                      {nil, 0, onText(html.Replace)},
-	"escape_once":            {nil, 0, slowly(onText(escapeOnce))},
+	"escape_once":            {nil, 0, onText(escapeOnce)},
 	"url_encode":             {nil, 0, slowly(onText(url.QueryEscape))},
 	"url_decode":             {nil, 0, slowly(onText(urlDecode))},
 	"base64_encode":          {nil, 0, slowly(base64Encode(base64.StdEncoding))},

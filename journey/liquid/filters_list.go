@@ -9,7 +9,7 @@ import (
 // listOf is a value as a list: lists in a list are taken apart, and any other value is a
 // list of one element.
 func (r *run) listOf(v any) []any {
-	var out []any
+	out := []any{}
 	var add func(v any)
 	add = func(v any) {
 		switch l := v.(type) {

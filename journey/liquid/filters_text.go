@@ -6,8 +6,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 )
 
 // withText makes a filter of a text and the arguments of the filter, which takes some
@@ -40,29 +42,58 @@ func lstrip(s string) string { return strings.TrimLeft(s, space) }
 
 func rstrip(s string) string { return strings.TrimRight(s, space) }
 
+// upcase and downcase map letters as Unicode has it in full: ß is SS, ﬁ is FI. A Caser is
+// not for several goroutines.
+func upcase(s string) string { return cases.Upper(language.Und).String(s) }
+
+func downcase(s string) string { return cases.Lower(language.Und).String(s) }
+
+// capitalize looks at the whole text for the rest, too: a Σ at the end of a word is ς.
 func capitalize(s string) string {
-	first, n := utf8.DecodeRuneInString(s)
-	if n == 0 {
-		return s
-	}
-	return string(unicode.ToTitle(first)) + strings.ToLower(s[n:])
+	_, n := utf8.DecodeRuneInString(s)
+	first := s[:n]
+	return cases.Title(language.Und).String(first) + strings.TrimPrefix(downcase(s), downcase(first))
 }
 
 var (
 	withoutNewlines = strings.NewReplacer("\r\n", "", "\n", "")
 	withBreaks      = strings.NewReplacer("\r\n", "<br />\n", "\n", "<br />\n")
 	html            = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
-	// htmlOnce takes what is escaped already as it is.
-	htmlOnce = regexp.MustCompile(`&(?:[a-zA-Z]+|#\d+);|[&<>"']`)
 )
 
+// escapeOnce takes what is escaped already, such as &lt; and &#39;, as it is.
 func escapeOnce(s string) string {
-	return htmlOnce.ReplaceAllStringFunc(s, func(found string) string {
-		if len(found) > 1 {
-			return found
+	var b strings.Builder
+	for {
+		at := strings.IndexByte(s, '&')
+		if at < 0 {
+			b.WriteString(html.Replace(s))
+			return b.String()
 		}
-		return html.Replace(found)
-	})
+		b.WriteString(html.Replace(s[:at]))
+		n := entity(s[at:])
+		if n == 0 {
+			b.WriteString("&amp;")
+			n = 1
+		} else {
+			b.WriteString(s[at : at+n])
+		}
+		s = s[at+n:]
+	}
+}
+
+// entity is the length of the entity that a text, which begins with &, begins with; 0 if
+// there is none.
+func entity(s string) int {
+	name := func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' }
+	from := 1
+	if strings.HasPrefix(s, "&#") {
+		from, name = 2, func(r rune) bool { return r < '0' || r > '9' }
+	}
+	if n := strings.IndexFunc(s[from:], name); n > 0 && s[from+n] == ';' {
+		return from + n + 1
+	}
+	return 0
 }
 
 // stripHTML takes out scripts, comments and styles with what is in them, and then

@@ -19,6 +19,8 @@ type parser struct {
 	loops      int               // around what is parsed
 	breaks     int               // so far
 	trial      *Budget           // of trying what is made of literals
+	types      func(path []string) Type
+	checks     []func() // of types, when all is read
 }
 
 type reference struct {
@@ -190,11 +192,17 @@ func parseJump(p *parser, x piece) node {
 	return jumpNode(x.name)
 }
 
+var elseIf = regexp.MustCompile(`^\s*if\b`)
+
 func parseIf(p *parser, x piece) node {
 	n := &ifNode{unless: x.name == "unless"}
 	for end := x; end.name != "end"+x.name; {
 		var a arm
-		if end.name != "else" { // what stands behind else is not looked at
+		if end.name == "else" { // anything else behind it is not looked at
+			if elseIf.MatchString(p.source[end.from:end.to]) {
+				failAt(end.at, "else takes no condition; write elsif")
+			}
+		} else {
 			a.tests = []expr{p.read(end.from, end.to).condition()}
 		}
 		a.body, end = p.body(x, "elsif", "else", "end"+x.name)
@@ -283,6 +291,7 @@ func (p *parser) loopHead(x piece, allowed ...string) loopNode {
 			continue
 		}
 		n.arguments[name.text] = c.expression()
+		c.checkInteger(name.at, name.text+" of a loop", n.arguments[name.text], Text, Boolean, Moment, List)
 		if isConstant(n.arguments[name.text]) {
 			c.try(name.at, func(r *run) { n.argument(r, name.text) })
 		}

@@ -185,8 +185,14 @@ func (x logical) eval(r *run) any {
 	return truthy(x.right.eval(r))
 }
 
+// eval compares as Liquid does. Where there is no order <, <=, > and >= are false; a number against a
+// text is an error.
 func (x comparison) eval(r *run) any {
-	a, b := plain(x.left.eval(r)), plain(x.right.eval(r))
+	a, b := x.left.eval(r), x.right.eval(r)
+	if a == nil && b == Unset || b == nil && a == Unset {
+		return x.operator == "=="
+	}
+	a, b = plain(a), plain(b)
 	r.look(a, b)
 	switch x.operator {
 	case "==":

@@ -51,78 +51,111 @@ var (
 
 // scan takes the source apart. Comments are left out, and raw blocks become text.
 func (p *parser) scan() []piece {
-	var out []piece
-	source, pos, trim := p.source, 0, false // trim: the piece before ends with -
-	text := func(to int, trimRight bool) {
-		from := pos
-		if trim {
-			from = to - len(strings.TrimLeft(source[from:to], space))
-		}
-		if trimRight {
-			to = from + len(strings.TrimRight(source[from:to], space))
-		}
-		if from < to {
-			out = append(out, piece{kind: textPiece, at: from, from: from, to: to})
-		}
-	}
-	var in comments
+	s := scanner{parser: p}
 	for {
-		open := opening.FindStringIndex(source[pos:])
-		if open == nil {
+		x, found := s.next()
+		if !found {
 			break
 		}
-		at := pos + open[0]
-		kind, end := outputPiece, strings.Index(source[at+2:], "}}")
-		if source[at+1] == '%' {
-			kind, end = tagPiece, strings.Index(source[at+2:], "%}")
-		} else if tag := strings.Index(source[at+2:], "{%"); in.depth > 0 && tag >= 0 && (end < 0 || tag < end) {
-			end = strings.Index(source[at+2:], "%}") // an unfinished output takes the tag behind it along
-		}
-		if end < 0 {
-			if in.depth > 0 {
-				break
-			}
-			line, _, _ := strings.Cut(source[at:], "\n")
-			failAt(at, "%q does not end", waypost.Clip(line, 40))
-		}
-		x := piece{kind: kind, at: at, from: at + 2, to: at + 2 + end}
-		left := strings.HasPrefix(source[x.from:x.to], "-")
-		if left {
-			x.from++
-		}
-		if in.depth == 0 {
-			text(at, left)
-		}
-		pos = x.to + 2
-		trim = x.from < x.to && source[x.to-1] == '-'
-		if trim {
-			x.to--
-		}
-		if kind == tagPiece {
-			p.nameTag(&x, in.depth > 0)
-		}
 		switch {
-		case in.take(x):
+		case s.in.take(x):
 		case rawEnds[x.name] != nil:
-			ends := rawEnds[x.name].FindStringSubmatchIndex(source[pos:])
-			if ends == nil {
-				failAt(at, "%s lacks its end%s", x.name, x.name)
-			}
-			if x.name == "doc" {
-				p.checkDoc(x, source[pos:pos+ends[0]])
-			}
-			if x.name == "raw" && in.depth == 0 {
-				out = append(out, piece{kind: textPiece, at: pos, from: pos, to: pos + ends[0]})
-			}
-			trim = ends[2] < ends[3]
-			pos += ends[1]
-		case in.depth == 0:
-			out = append(out, x)
+			s.skipRaw(x)
+		case s.in.depth == 0:
+			s.out = append(s.out, x)
 		}
 	}
-	in.finish()
-	text(len(source), false)
-	return out
+	s.in.finish()
+	s.text(len(p.source), false)
+	return s.out
+}
+
+// scanner is a position in a source, and the pieces before it.
+type scanner struct {
+	*parser
+	out  []piece
+	pos  int
+	trim bool // the piece before pos ends with -
+	in   comments
+}
+
+// text adds the text from pos to an offset; trimRight says that a piece with - follows.
+func (s *scanner) text(to int, trimRight bool) {
+	from := s.pos
+	if s.trim {
+		from = to - len(strings.TrimLeft(s.source[from:to], space))
+	}
+	if trimRight {
+		to = from + len(strings.TrimRight(s.source[from:to], space))
+	}
+	if from < to {
+		s.out = append(s.out, piece{kind: textPiece, at: from, from: from, to: to})
+	}
+}
+
+// next finds the next output or tag, adds the text before it unless that is a comment, and
+// leaves pos behind it. It panics with a fault if the output or tag does not end.
+func (s *scanner) next() (x piece, found bool) {
+	open := opening.FindStringIndex(s.source[s.pos:])
+	if open == nil {
+		return piece{}, false
+	}
+	if x, found = s.bounds(s.pos + open[0]); !found {
+		return piece{}, false
+	}
+	left := strings.HasPrefix(s.source[x.from:x.to], "-")
+	if left {
+		x.from++
+	}
+	if s.in.depth == 0 {
+		s.text(x.at, left)
+	}
+	s.pos = x.to + 2
+	s.trim = s.source[x.to-1] == '-' // also of {{-}}
+	if s.trim && x.from < x.to {
+		x.to--
+	}
+	if x.kind == tagPiece {
+		s.nameTag(&x, s.in.depth > 0)
+	}
+	return x, true
+}
+
+// bounds finds where the output or tag ends that begins at an offset. In a comment it need
+// not end; elsewhere bounds panics with a fault.
+func (s *scanner) bounds(at int) (x piece, found bool) {
+	inside := s.source[at+2:]
+	kind, end := outputPiece, strings.Index(inside, "}}")
+	if s.source[at+1] == '%' {
+		kind, end = tagPiece, strings.Index(inside, "%}")
+	} else if tag := strings.Index(inside, "{%"); s.in.depth > 0 && tag >= 0 && (end < 0 || tag < end) {
+		end = strings.Index(inside, "%}") // an unfinished output takes the tag behind it along
+	}
+	if end >= 0 {
+		return piece{kind: kind, at: at, from: at + 2, to: at + 2 + end}, true
+	}
+	if s.in.depth == 0 {
+		line, _, _ := strings.Cut(s.source[at:], "\n")
+		failAt(at, "%q does not end", waypost.Clip(line, 40))
+	}
+	return piece{}, false
+}
+
+// skipRaw leaves pos behind the end of a raw or doc block, and adds the content of a raw
+// block as text. It panics with a fault if the block does not end.
+func (s *scanner) skipRaw(x piece) {
+	ends := rawEnds[x.name].FindStringSubmatchIndex(s.source[s.pos:])
+	if ends == nil {
+		failAt(x.at, "%s lacks its end%s", x.name, x.name)
+	}
+	if x.name == "doc" {
+		s.checkDoc(x, s.source[s.pos:s.pos+ends[0]])
+	}
+	if x.name == "raw" && s.in.depth == 0 {
+		s.out = append(s.out, piece{kind: textPiece, at: s.pos, from: s.pos, to: s.pos + ends[0]})
+	}
+	s.trim = ends[2] < ends[3]
+	s.pos += ends[1]
 }
 
 // comments tells what stands in comments, which may stand in each other.

@@ -25,10 +25,11 @@ type Reference struct {
 	Line, Column int // the first is 1; columns count characters
 }
 
-// Compile compiles a template. Its errors begin with line and column, and may
-// repeat parts of the source.
-func Compile(source string) (t *Template, err error) {
-	p := &parser{source: source, assigned: map[string]int{}, aliases: map[string]lookup{}, trial: trialBudget()}
+// Compile compiles a template. types says what the variables hold of whose names and members
+// it is asked; nil: nothing is known. Errors begin with line and column, and may repeat parts
+// of the source.
+func Compile(source string, types func(path []string) Type) (t *Template, err error) {
+	p := &parser{source: source, types: types, assigned: map[string]int{}, aliases: map[string]lookup{}, trial: trialBudget()}
 	defer func() {
 		switch f := recover().(type) {
 		case nil:
@@ -41,6 +42,9 @@ func Compile(source string) (t *Template, err error) {
 	}()
 	p.pieces = p.scan()
 	body, _ := p.body(piece{})
+	for _, check := range p.checks {
+		check()
+	}
 	// What comes before the first value that is not known yet.
 	p.try(0, func(r *run) { r.capture(maxOutput, errOutput, func() { body.render(r) }) })
 	t = &Template{body: body}
@@ -87,7 +91,11 @@ func (t *Template) Value(vars Vars, b *Budget) (v any, err error) {
 		}
 		r.at = t.body.nodes[0].at
 		r.spend(nodeWork)
-		switch made := only.value.eval(r).(type) {
+		made := only.value.eval(r)
+		if made == Unset {
+			made = plain(made)
+		}
+		switch made := made.(type) {
 		case nil, bool, int, float64:
 			v = made
 		case []any, map[string]any:

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"waypost"
 	"waypost/journey/liquid"
 )
 
@@ -25,7 +26,7 @@ func values() map[string]any {
 
 func render(t *testing.T, template string) (string, error) {
 	t.Helper()
-	compiled, err := liquid.Compile(template)
+	compiled, err := liquid.Compile(template, nil)
 	if err != nil {
 		return "", err
 	}
@@ -172,7 +173,7 @@ func TestRender_dates(t *testing.T) {
 	const all = "%a %A %b %B %h %d %e %j %m %y %Y %C %H %I %k %l %M %S %L %N %3N %p %P %s %u %w %U %W %V %G %g %z %:z %Z"
 	check(t, []example{
 		{"{{ '2027-03-04T05:06:07.089Z' | date: '" + all + "' }}", "Thu Thursday Mar March Mar 04  4 063 03 27 2027 20 05 05  5  5 06 07 089 089000000 089 AM am 1804136767 4 4 09 09 09 2027 27 +0000 +00:00 UTC"},
-		{"{{ '2027-03-04 15:06:07' | date: '%c|%x|%X|%r|%R|%T|%D|%F|%v|%+|%n|%t|%%' }}", "Thu Mar  4 15:06:07 2027|03/04/27|15:06:07|03:06:07 PM|15:06|15:06:07|03/04/27|2027-03-04| 4-MAR-2027|Thu Mar  4 15:06:07 UTC 2027|\n|\t|%"},
+		{"{{ '2027-03-04 15:06:07' | date: '%c|%x|%X|%r|%R|%T|%D|%F|%v|%+|%n|%t|%%' }}", "Thu Mar  4 15:06:07 2027|03/04/27|15:06:07|03:06:07 PM|15:06|15:06:07|03/04/27|2027-03-04| 4-MAR-2027|Thu Mar  4 15:06:07 CST 2027|\n|\t|%"},
 		{"{{ '2027-03-04 05:06' | date: '%-d %-m %-H %-I %-y %-l %-j %^b %^A %#p %_m %0e %05d %10Y %' }}", "4 3 5 5 27 5 63 MAR THURSDAY am  3 04 00004 0000002027 %"},
 		{"{{ at | date: '%F %T %Z' }} {{ at }} {{ 'now' | date: '%F %H:%M' }} {{ 'Today' | date: '%F' }} {{ at | slice: 0, 10 }}", "2027-03-04 13:06:07 CST 2027-03-04T05:06:07.089Z 2027-01-01 07:30 2027-01-01 2027-03-04"},
 		{"{{ 1152098955 | date: '%F' }} {{ '1152098955' | date: '%F' }} {{ 0 | date: '%F' }} {{ -86400 | date: '%F' }} {{ '-5' | date: '%F' }} {{ '20270314' | date: '%d' }}", "2006-07-05 2006-07-05 1970-01-01 1969-12-31 -5 14"},
@@ -184,14 +185,15 @@ func TestRender_dates(t *testing.T) {
 		"march 14 2027": "2027-03-14 00:00:00 +0000", "Mar 14th, 2027 3:04 PM": "2027-03-14 15:04:00 +0000", "14 March 2027 15:04": "2027-03-14 15:04:00 +0000", "14 Mar 2027 3pm": "2027-03-14 15:00:00 +0000",
 		"Sunday, March 14, 2027": "2027-03-14 00:00:00 +0000", "Sun, 14 Mar 2027 15:04:05 GMT": "2027-03-14 15:04:05 +0000", "Sun, 14 Mar 2027 15:04:05 -0500": "2027-03-14 15:04:05 -0500",
 		"2027-03-14T15:04:05.123+08:00": "2027-03-14 15:04:05 +0800", "2027-03-14 15:04:05 UTC": "2027-03-14 15:04:05 +0000", "2027-03-14 15:04 +0800": "2027-03-14 15:04:00 +0800", "14-Mar-2027": "2027-03-14 00:00:00 +0000",
+		"Fri Jul 16 01:00:00 2004": "2004-07-16 01:00:00 +0000", "Jul 16 01:00:00 +0800 2004": "2004-07-16 01:00:00 +0800", "Fri Jul 16 01:00:00 UTC 2004": "2004-07-16 01:00:00 +0000",
 		"2027-03-14T15:04": "2027-03-14 15:04:00 +0000", " 2027-03-14 \n": "2027-03-14 00:00:00 +0000", "20270314": "2027-03-14 00:00:00 +0000", "1804136767": "2027-03-04 05:06:07 +0000",
 	} {
-		if got, _, ok := liquid.ParseDate(text); !ok || got.Format("2006-01-02 15:04:05 -0700") != want {
+		if got, _, ok := waypost.ParseDate(text); !ok || got.Format("2006-01-02 15:04:05 -0700") != want {
 			t.Errorf("ParseDate(%q) = %v, %v; want %s", text, got, ok, want)
 		}
 	}
 	for _, text := range []string{"", "soon", "31/12/2026", "2027-13-01", "2027-02-30", "2027-03-14 25:00", "2027-03-14 15:04 CST", "10:00", "March 2027", "1804136767000", "-5", "Funday, March 14, 2027"} {
-		if got, _, ok := liquid.ParseDate(text); ok {
+		if got, _, ok := waypost.ParseDate(text); ok {
 			t.Errorf("ParseDate(%q) = %v", text, got)
 		}
 	}
@@ -222,6 +224,13 @@ func TestCompile_faults(t *testing.T) {
 		"{% capture a b %}{% endcapture %}": "line 1, column 1: capture wants the name of a variable", "{% increment %}": "line 1, column 1: increment wants the name of a variable", "{% cycle %}": "line 1, column 10: a value is missing",
 		"{% comment %}{% comment %}{% endcomment %}": "line 1, column 1: comment lacks its endcomment", "{% raw %}{{ a }}": "line 1, column 1: raw lacks its endraw", "{% doc %}": "line 1, column 1: doc lacks its enddoc", "{% doc a %}{% enddoc %}": "line 1, column 7: doc takes no arguments", "{% doc %}{% doc %}{% enddoc %}": "line 1, column 1: doc cannot stand in a doc",
 		"{%- # a\n b -%}": "line 1, column 1: each line of a # comment begins with #", "{% liquid\n if a\n%}{% endif %}": "line 2, column 2: if lacks its endif", "{% if a %}{% liquid endif %}": "line 1, column 21: endif ends nothing", "{% liquid\n  echo 1 2 %}": "line 2, column 10: unexpected \"2\"", "{% liquid\n raw %}": "line 2, column 2: raw cannot stand in a liquid tag",
+		// What other keyboards and languages of templates have.
+		"{{ a | default: “friend” }}": "line 1, column 17: unexpected '“'; a text stands in straight quotes, \" or '", "{% if a == ‘x’ %}{% endif %}": "line 1, column 12: unexpected '‘'; a text stands in straight quotes",
+		"{{\u00a0a }}": "line 1, column 3: unexpected '\\u00a0', which is no plain blank; write one, or nothing", "{{ a \u200b}}": "line 1, column 6: unexpected '\\u200b', which is no plain blank",
+		"{% if a ＞ 1 %}{% endif %}": "line 1, column 9: unexpected '＞'; write it half-width, '>'", "{{#if a}}x{{/if}}": "line 1, column 3: unexpected '#'; a block is written {% if x %} … {% endif %}",
+		"{{{a}}}": "line 1, column 3: unexpected '{'; an output has two braces on each side", "{% if a %}{% else if b %}{% endif %}": "line 1, column 11: else takes no condition; write elsif",
+		"{{ a | date: 'YYYY-MM-DD' }}": "line 1, column 8: \"YYYY-MM-DD\" would print as it stands; write \"%Y-%m-%d\"", "{{ a | date: 'dd/MM/yyyy HH:mm' }}": "line 1, column 8: \"dd/MM/yyyy HH:mm\" would print as it stands; write \"%d/%m/%Y %H:%M\"",
+		"{{ a | date: '%F', 'CST' }}": "line 1, column 8: there is no time zone \"CST\"", "{{ a | money: 'RMB' }}": "line 1, column 8: a currency is an ISO 4217 code such as \"CNY\"", "{{ a | money }}": "line 1, column 8: money wants 1 argument",
 		// Arguments.
 		"{{ 5 | times }}": "line 1, column 8: times wants 1 argument", "{{ a | times: 1, 2 }}": "line 1, column 8: times takes 1 argument", "{{ a | upcase: 1 }}": "line 1, column 8: upcase takes no argument", "{{ a | replace_last: 1 }}": "line 1, column 8: replace_last wants 2 arguments", "{{ a | where }}": "line 1, column 8: where wants 1 argument", "{{ a | append: }}": "line 1, column 16: a value is missing",
 		"{{ a | append: x: 1 }}": "line 1, column 16: append takes no argument \"x\"", "{{ a | default: 1, allow: 2 }}": "line 1, column 20: default takes no argument \"allow\"", "{{ a | date }}": "line 1, column 8: date wants 1 argument",
@@ -274,8 +283,8 @@ func TestRender_faults(t *testing.T) {
 // TestReferences tells what a template reads of what it is given.
 func TestReferences(t *testing.T) {
 	t.Parallel()
-	compiled, err := liquid.Compile("{% assign own = a.b %}{{ own.x }}\n{{ c['d'][e.f].g | append: h }}{% for i in j.k %}{{ i.l }}{{ forloop.m }}{% endfor %}{{ [n] }}" +
-		"{% assign o = own %}{{ o.y }}{% assign p = q[r.s] %}{{ p.t }}{% assign u = v | first %}{{ u.w }}{% assign x = x %}{{ x }}{% assign y = a %}{% assign y = b %}{{ y.z }}")
+	compiled, err := liquid.Compile("{% assign own = a.b %}{{ own.x }}\n{{ c['d'][e.f].g | append: h }}{% for i in j.k %}{{ i.l }}{{ forloop.m }}{% endfor %}{{ [n] }}"+
+		"{% assign o = own %}{{ o.y }}{% assign p = q[r.s] %}{{ p.t }}{% assign u = v | first %}{{ u.w }}{% assign x = x %}{{ x }}{% assign y = a %}{% assign y = b %}{{ y.z }}", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,4 +295,43 @@ func TestReferences(t *testing.T) {
 	if got := compiled.References; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+}
+
+func TestRender_letters(t *testing.T) {
+	t.Parallel()
+	check(t, []example{
+		{"{{ 'straße' | upcase }} {{ 'ﬁ' | upcase }} {{ 'ÀΣ' | downcase }}", "STRASSE FI àς"},
+		{"{{ 'ﬁN' | capitalize }} {{ 'ßA' | capitalize }} {{ 'ΑΣ' | capitalize }} {{ '' | capitalize }}", "Fin Ssa Ας "},
+		{"foo {{-}} bar", "foobar"}, {"a {{- -}} b", "ab"}, {"{{ none | uniq: 'a' | json }}{{ emptyList | uniq: 'a' | json }}{{ emptyList | compact | json }}", "[][][]"},
+		{"{{ '&lt; & &#39;<&a b;&;&#;&am' | escape_once }}", "&lt; &amp; &#39;&lt;&amp;a b;&amp;;&amp;#;&amp;am"},
+	})
+	// Work that many & take is counted: the template ends at once.
+	source := "{% capture x %}{% for i in (1..4000) %}&&{% endfor %}{% endcapture %}{% for i in (1..900) %}{% assign y = x | escape_once %}{% endfor %}"
+	if _, err := render(t, source); err == nil || err.Error() != "the work limit is exceeded" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRender_zones(t *testing.T) {
+	t.Parallel()
+	check(t, []example{
+		{"{{ '2026-12-30T22:15:00Z' | date: '%F %H:%M' }}", "2026-12-30 22:15"},
+		{"{{ '2026-12-30T22:15:00Z' | date: '%F %H:%M', 'Asia/Shanghai' }}", "2026-12-31 06:15"},
+		{"{{ at | date: '%H:%M' }} {{ at | date: '%H:%M', 'America/New_York' }} {{ at | date: '%H:%M %z', '-03:00' }}", "13:06 00:06 02:06 -0300"},
+		{"{{ 0 | date: '%H', 'Asia/Tokyo' }} {{ 'now' | date: '%d %H', 'Asia/Tokyo' }}", "09 01 08"},
+		{"{{ '0' | date: '%H', none }} {{ '0' | date: '%H', 'Asia/Tokyo' }} {{ at | date: '%H', name }}", "00 09 13"},
+		// A day is its midnight in the lead's zone, or in the one that is named.
+		{"{{ '2027-01-03' | date: '%s' }} {{ '2027-01-03' | date: '%F %s', 'UTC' }} {{ '2027-01-03 08:00' | date: '%s' }}", "1798905600 2027-01-03 1798934400 1798934400"},
+		{"{% assign now_s = 'now' | date: '%s' %}{{ '2027-01-03' | date: '%s' | minus: now_s | divided_by: 86400 | plus: 1 }}", "2"},
+		{"{{ '--12-31' | date: '%m/%d %b %-d' }} {{ '--02-29' | date: '%F' }} {{ '--02-30' | date: '%d' }}", "12/31 Dec 31 --02-29 --02-30"},
+	})
+}
+
+func TestRender_money(t *testing.T) {
+	t.Parallel()
+	check(t, []example{
+		{"{{ 1234.5 | money: 'CNY' }} {{ 1234.5 | money: 'JPY' }} {{ '-1234567.005' | money: 'USD' }} {{ 0 | money: 'EUR' }}", "¥1,234.50 ¥1,235 -$1,234,567.01 €0.00"},
+		{"{{ 1234.5 | money: 'CHF' }} {{ 1.2345 | money: 'KWD' }} {{ '-0.001' | money: 'GBP' }}", "CHF\u00a01,234.50 KWD\u00a01.235 £0.00"},
+		{"{{ none | money: 'CNY' }}{{ 'free' | money: 'CNY' }}{{ none | money: 'CNY' | default: '-' }}", "free-"},
+	})
 }

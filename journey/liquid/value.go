@@ -36,10 +36,21 @@ func (t Instant) text() string { return time.Time(t).UTC().Format(waypost.TimeFo
 // MarshalJSON writes the instant as templates print it.
 func (t Instant) MarshalJSON() ([]byte, error) { return json.Marshal(t.text()) }
 
-// plain is a value with an instant as text.
+// Unset is a list that is not set: compared and tested it is nil, else it has no elements.
+var Unset = unset{}
+
+type unset struct{}
+
+// MarshalJSON writes an empty list.
+func (unset) MarshalJSON() ([]byte, error) { return []byte("[]"), nil }
+
+// plain is a value with an instant as text, and a list that is not set as an empty one.
 func plain(v any) any {
-	if t, ok := v.(Instant); ok {
-		return t.text()
+	switch v := v.(type) {
+	case Instant:
+		return v.text()
+	case unset:
+		return []any{}
 	}
 	return v
 }
@@ -75,7 +86,7 @@ func (s special) is(v any) bool {
 	return false
 }
 
-func truthy(v any) bool { return v != nil && v != false }
+func truthy(v any) bool { return v != nil && v != false && v != Unset }
 
 // textOf is a value as a template prints it. An object prints JSON.
 func textOf(v any) string {
@@ -205,6 +216,9 @@ func contains(a, b any) bool {
 // memberOf is v.key or v[key]; nil if there is none.
 func memberOf(v, key any) any {
 	name, _ := key.(string)
+	if v == Unset {
+		v = plain(v)
+	}
 	switch v := v.(type) {
 	case map[string]any:
 		if m, ok := v[name]; ok && key == name {

@@ -214,7 +214,7 @@ func (g *generator) keywords() []keywordsOf {
 				continue
 			}
 			at := g.random.IntN(len(runes) - n + 1)
-			if piece := runes[at : at+n]; !slices.ContainsFunc(piece, func(r rune) bool { return !searchsvc.IsCJK(r) }) {
+			if piece := runes[at : at+n]; !slices.ContainsFunc(piece, func(r rune) bool { return !searchsvc.InRun(r) }) {
 				return string(piece)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	index "github.com/blevesearch/bleve_index_api"
@@ -14,11 +15,11 @@ import (
 
 // The fields of a document. Name and content have two each, so that nothing
 // matches across their border: terms, of which only the presence counts, and pairs
-// of CJK characters, which know their positions.
+// of characters of runs, which know their positions.
 const (
 	fieldVisible      = "v"  // who may see it: term of visibleTerm
 	fieldOrder        = "o"  // its place among hits: sorts as the newest does, descending
-	fieldNameTerms    = "nt" // characters, words, beginnings of words, symbols
+	fieldNameTerms    = "nt" // characters of runs, words, beginnings of words, symbols
 	fieldNamePairs    = "np"
 	fieldContentTerms = "ct"
 	fieldContentPairs = "cp"
@@ -43,8 +44,12 @@ const maxEdge = 3
 // characters only the beginning is indexed.
 const maxTerms = 300_000
 
-// edgeMark stands before the beginning of a word, to tell it from a word.
-const edgeMark = "\x00"
+// Marks that stand before the beginning of a word, and before a word with its accents, to tell
+// them from a word.
+const (
+	edgeMark   = "\x00"
+	accentMark = "\x01"
+)
 
 // document is an article on its way into the index.
 type document struct {
@@ -106,11 +111,14 @@ func order(d searchsvc.Document) string {
 	return string(append(out, byte(len(d.Key)))) + d.Key
 }
 
-// addTerms adds the characters, words, beginnings of words and symbols of a text.
+// addTerms adds the characters of runs, words, beginnings of words and symbols of a text.
 func (f *field) addTerms(text string) {
 	for token := range searchsvc.Tokens(searchsvc.Fold(text)) {
 		if token.Kind == searchsvc.PartWord {
-			f.addWord(token.Text)
+			bare := searchsvc.Bare(token.Text)
+			if f.addWord(bare); bare != token.Text && len(token.Text) <= searchsvc.MaxKeywords {
+				f.add(accentMark + token.Text)
+			}
 			continue
 		}
 		f.add(token.Text)
@@ -140,21 +148,29 @@ func (f *field) addWord(word string) {
 	f.add(word)
 }
 
-// addPairs adds each two neighbouring CJK characters of a text, with the position
-// of the first one.
+// addPairs adds each two neighbouring characters of the runs of a text, with the position of
+// the first one.
 func (f *field) addPairs(text string) {
 	text = searchsvc.Fold(text)
 	position, before := 0, -1
-	for i, r := range text {
-		if !searchsvc.IsCJK(r) {
-			before = -1
-		} else {
-			if before >= 0 {
-				f.addAt(text[before:i+utf8.RuneLen(r)], position-1)
-			}
-			before = i
+	for i := 0; i < len(text); position++ {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if !searchsvc.InRun(r) {
+			before, i = -1, i+size
+			continue
 		}
-		position++
+		end := i + size
+		for searchsvc.KeepsMarks(r) && end < len(text) {
+			mark, size := utf8.DecodeRuneInString(text[end:])
+			if !unicode.IsMark(mark) {
+				break
+			}
+			end += size
+		}
+		if before >= 0 {
+			f.addAt(text[before:end], position-1)
+		}
+		before, i = i, end
 	}
 }
 

@@ -52,7 +52,7 @@ type generation struct {
 // members of searchsvc.Document. Another one, of another version of this package, counts
 // as damaged and is filled anew. Its value is the generation's name, so that a copied
 // folder does too.
-const format = "waypost-3"
+const format = "waypost-4"
 
 // damage is why a generation cannot be used.
 type damage struct{ error }

@@ -47,8 +47,8 @@ func (c *orderCache) of(s *scorch.SegmentSnapshot) (*orders, error) {
 	return read()
 }
 
-// keep drops the orders of all other segments: they were merged.
-func (c *orderCache) keep(current []*scorch.SegmentSnapshot) {
+// dropOthers drops the orders of all other segments: they were merged.
+func (c *orderCache) dropOthers(current []*scorch.SegmentSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.segments) <= len(current) {

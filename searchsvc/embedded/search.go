@@ -67,6 +67,8 @@ func waited(ctx context.Context) error {
 	return searchsvc.Unavailable(errors.New("the embedded index did not answer in time"))
 }
 
+// search returns the matches from first on, a page of them, of one snapshot: what is written meanwhile
+// does not change the order.
 func (g *generation) search(ctx context.Context, q searchsvc.Query, first int64) (found searchsvc.Found, err error) {
 	// Segments are mapped into memory. A disk that fails then becomes an error.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -77,21 +79,34 @@ func (g *generation) search(ctx context.Context, q searchsvc.Query, first int64)
 	}
 	snapshot := reader.(*scorch.IndexSnapshot)
 	defer snapshot.Close()
-	g.orders.keep(snapshot.Segments())
-	var named, others hits
+	g.orders.dropOthers(snapshot.Segments())
+	// The hits in the order in which they are shown: those with the accents of the keyword first,
+	// and of both those with all of it in their name.
+	var groups [4]hits
 	for _, s := range snapshot.Segments() {
 		m := matcher{ctx: ctx, segment: s.Segment(), dictionaries: map[string]segment.TermDictionary{}}
 		all, inName, err := m.match(q, s.Deleted())
 		if err != nil {
 			return searchsvc.Found{}, err
 		}
-		named.add(s, inName)
+		accented, err := m.accented(q.Keyword, all)
+		if err != nil {
+			return searchsvc.Found{}, err
+		}
 		all.AndNot(inName)
-		others.add(s, all)
+		for i, documents := range []*roaring.Bitmap{inName, all} {
+			if accented != nil {
+				groups[i].add(s, roaring.And(documents, accented))
+				documents.AndNot(accented)
+			}
+			groups[2+i].add(s, documents)
+		}
 	}
-	found.Total = named.count + others.count
+	for _, group := range groups {
+		found.Total += group.count
+	}
 	last := first + int64(q.PerPage)
-	for _, group := range []hits{named, others} {
+	for _, group := range groups {
 		places, err := g.page(ctx, group, first, last)
 		if err != nil {
 			return searchsvc.Found{}, err
@@ -149,14 +164,37 @@ func (m *matcher) match(q searchsvc.Query, deleted *roaring.Bitmap) (all, inName
 	return all, inName, nil
 }
 
+// accented returns the documents of among that hold the words with accents as they are
+// written, nil if the keyword has none.
+func (m *matcher) accented(k searchsvc.Keyword, among *roaring.Bitmap) (*roaring.Bitmap, error) {
+	words := k.Accented()
+	if len(words) == 0 {
+		return nil, nil
+	}
+	all := among.Clone()
+	for _, word := range words {
+		name, err := m.documents(fieldNameTerms, accentMark+word)
+		if err != nil {
+			return nil, err
+		}
+		content, err := m.documents(fieldContentTerms, accentMark+word)
+		if err != nil {
+			return nil, err
+		}
+		all.And(roaring.Or(name, content))
+	}
+	return all, nil
+}
+
 // part returns the documents that hold a part of a keyword in their name, and the
 // documents that hold it in their content; it may leave out documents that are not in
 // among.
 func (m *matcher) part(k searchsvc.Keyword, i int, among *roaring.Bitmap) (name, content *roaring.Bitmap, err error) {
-	text := k.Parts[i].Folded()
+	text := k.Parts[i].Sought()
+	single := k.Parts[i].Kind != searchsvc.PartRun || len(searchsvc.Characters(text)) == 1
 	look := func(terms, pairs string) (*roaring.Bitmap, error) {
 		switch {
-		case k.Parts[i].Kind == searchsvc.PartCJK && utf8.RuneCountInString(text) > 1:
+		case !single:
 			return m.run(pairs, text, among)
 		case i == k.LastWord() && utf8.RuneCountInString(text) > maxEdge:
 			return m.beginnings(terms, text)
@@ -174,7 +212,7 @@ func (m *matcher) part(k searchsvc.Keyword, i int, among *roaring.Bitmap) (name,
 
 // cost is the length of a run, of which the positions have to be read.
 func cost(p searchsvc.Part) int {
-	if p.Kind != searchsvc.PartCJK {
+	if p.Kind != searchsvc.PartRun {
 		return 0
 	}
 	return utf8.RuneCountInString(p.Text)
@@ -254,8 +292,8 @@ func (m *matcher) beginnings(field, beginning string) (*roaring.Bitmap, error) {
 	}
 }
 
-// run returns the documents of among that hold a run of CJK characters: all of its pairs,
-// side by side.
+// run returns the documents of among that hold a run of characters: all of its pairs, side by
+// side.
 func (m *matcher) run(field, text string, among *roaring.Bitmap) (*roaring.Bitmap, error) {
 	d, err := m.dictionary(field)
 	if err != nil {

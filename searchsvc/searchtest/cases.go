@@ -199,7 +199,7 @@ func testRecall(t *testing.T, index searchsvc.Index) {
 		if r.IntN(3) == 0 {
 			text = d.Name + string([]rune(text)[:60])
 		}
-		found := strings.FieldsFunc(text, func(r rune) bool { return !searchsvc.IsCJK(r) })
+		found := strings.FieldsFunc(text, func(r rune) bool { return !searchsvc.InRun(r) })
 		run := []rune(found[r.IntN(len(found))])
 		n := min(len(run), 1+r.IntN(6))
 		at := r.IntN(len(run) - n + 1)

@@ -37,23 +37,8 @@ func (r recorded) Search(ctx context.Context, q searchsvc.Query) (searchsvc.Foun
 	return found, err
 }
 
-// Recorded searches for what there are recordings of: the keywords of Cases, with
-// their levels and tenants, and pages of three.
-func Recorded(t *testing.T, open Replay) {
-	for _, c := range Cases(t) {
-		t.Run(c.Recording, func(t *testing.T) {
-			t.Parallel()
-			c.check(t, open(t, c.Recording), Corpus(t))
-		})
-	}
-	t.Run("pages", func(t *testing.T) {
-		t.Parallel()
-		checkPages(t, open(t, "d01_page_1_of_3", "d02_page_2_of_3", "d03_page_3_of_3", "d04_page_4_of_3"))
-	})
-}
-
-// Search searches in what the index is given: all of Recorded, and what has no
-// recordings.
+// Search searches in what the index is given: for the keywords of Cases, with their levels
+// and tenants, pages of three, and what has no recordings.
 func Search(t *testing.T, open Open) {
 	t.Run("corpus", func(t *testing.T) {
 		t.Parallel()
@@ -73,9 +58,15 @@ func Search(t *testing.T, open Open) {
 		"many parts":  testManyParts,
 		"long":        testLong,
 		"recall":      testRecall,
+		"signs":       testSigns,
+		"accents":     testAccents,
+		"scripts":     testScripts,
+		"drawn":       testDrawn,
 	})
 }
 
+// check searches for the keyword of the case and compares ids, order, name matches and highlights with
+// it. An engine may find more where the case says so.
 func (c Case) check(t *testing.T, index searchsvc.Index, docs []searchsvc.Document) {
 	t.Helper()
 	tenant := c.TenantID

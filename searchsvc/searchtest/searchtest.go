@@ -25,10 +25,6 @@ import (
 // test ends.
 type Open func(t *testing.T) searchsvc.Index
 
-// Replay opens an index whose live generation holds Corpus. It is asked for the
-// searches of these recordings, in this order, and for nothing else.
-type Replay func(t *testing.T, recordings ...string) searchsvc.Index
-
 //go:embed corpus.ndjson
 var corpusLines []byte
 

@@ -25,14 +25,6 @@ func openPlain(*testing.T) searchsvc.Index {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	t.Run("recorded", func(t *testing.T) {
-		t.Parallel()
-		Recorded(t, func(t *testing.T, _ ...string) searchsvc.Index {
-			index := openPlain(t)
-			Fill(t, index, "articles", Corpus(t))
-			return index
-		})
-	})
 	t.Run("search", func(t *testing.T) { t.Parallel(); Search(t, openPlain) })
 	t.Run("generations", func(t *testing.T) { t.Parallel(); Generations(t, openPlain) })
 }

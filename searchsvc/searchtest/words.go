@@ -18,6 +18,9 @@ var written = []struct {
 }{
 	{"#Waypost launch", map[string]string{"Waypost": "Waypost", "waypost launch": "Waypost,launch", "#Waypost": "Waypost"}, []string{"way launch"}},
 	{"##FAQ", map[string]string{"FAQ": "FAQ", "faq": "FAQ", "＃ＦＡＱ": "FAQ"}, []string{"#", "##"}},
+	{"A→B ±5 │ x≤3 5−3", map[string]string{"→": "→", "±": "±", "≤ x": "x≤", "│": "│", "−": "−", "→ ±": "→,±", "→ b": "→B"}, []string{"←", "→ away", "→ ←", "b→c"}},
+	{"5€ © ® 3×4 30°", map[string]string{"€": "€", "©": "©", "×": "×", "°": "°", "5 €": "5€"}, []string{"eur", "c", "r", "x", "€ c", "$"}},
+	{"SKU20260001 in stock", map[string]string{"SKU20260001": "SKU20260001", "sku2026": "SKU2026"}, []string{"SKU20260003", "SKU20260003 stock", "stock SKU20260010"}},
 	{"phone+email campaign", map[string]string{"email": "email", "phone campaign": "phone,campaign", "phone+email": "phone,email"}, []string{"phone+ campaign"}},
 	{"call +8613800138000 now", map[string]string{"8613800138000": "8613800138000", "+8613800138000 now": "8613800138000,now"}, []string{"86 now"}},
 	{"C++ beside C# and F#, C++17", map[string]string{"C++ and": "C++,and,C++", "c#": "C#", "f# and": "and,F#", "C++17": "C++,C++17", "17": "17"}, []string{"c and", "G#"}},

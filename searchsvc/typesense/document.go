@@ -2,6 +2,8 @@ package typesense
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"waypost"
@@ -13,9 +15,9 @@ type document struct {
 	ID          string   `json:"id"` // the document's key
 	TenantKey   string   `json:"tenant_key,omitempty"`
 	TenantID    string   `json:"tenant_id"`
-	Name        string   `json:"name"`
+	Name        string   `json:"name"` // its tokens
 	Identifier  string   `json:"identifier"`
-	Content     string   `json:"content"`
+	Content     string   `json:"content"`      // its tokens
 	AccessLevel int      `json:"access_level"` // the least that may see it
 	Published   bool     `json:"published"`
 	PublishedAt int64    `json:"published_at"` // unix milliseconds
@@ -23,14 +25,15 @@ type document struct {
 	Channels    []string `json:"channels"` // their ids
 
 	Beginnings string `json:"beginnings"` // of the words of the name
-	Characters string `json:"characters"` // of name and content, CJK only
+	Characters string `json:"characters"` // of the runs in name and content
+
+	NameText    string `json:"name_text"`
+	ContentText string `json:"content_text"`
 
 	// Members of the article that do not follow from those above; left out where they do.
-	NameText    string        `json:"name_text,omitempty"`    // if decode gives another
-	ContentText string        `json:"content_text,omitempty"` // if decode gives another
-	Stage       waypost.Stage `json:"stage,omitempty"`        // if not release
-	ArticleID   string        `json:"article_id,omitempty"`   // if it is not the key
-	OwnLevel    *int          `json:"own_level,omitempty"`    // if a channel's is higher
+	Stage     waypost.Stage `json:"stage,omitempty"`      // if not release
+	ArticleID string        `json:"article_id,omitempty"` // if it is not the key
+	OwnLevel  *int          `json:"own_level,omitempty"`  // if a channel's is higher
 	// Sections are the channels, if they are more than ids.
 	Sections []waypost.Channel `json:"sections,omitempty"`
 }
@@ -51,28 +54,31 @@ func newMark(number int64) markDocument {
 	return markDocument{document: document{ID: markKey, TenantKey: markKey, Channels: []string{}}, Mark: number}
 }
 
+// newDocument encodes names and contents as tokens of our own; what equals the default is left out, and
+// read back as the default.
 func newDocument(d searchsvc.Document) document {
+	seen := map[string]bool{} // characters of runs
 	out := document{
 		ID:          d.Key,
 		TenantKey:   tenantKey(d.Stage, d.TenantID),
 		TenantID:    d.TenantID,
-		Name:        encodeName(d.Name),
+		Name:        encodeName(d.Name, seen),
 		Identifier:  d.Identifier,
-		Content:     encodeContent(d.Content),
+		Content:     encode(d.Content, seen),
 		AccessLevel: d.VisibleFrom(),
 		Published:   d.Published,
 		PublishedAt: d.PublishedAt.UnixMilli(),
 		FrontendURL: d.FrontendURL,
 		Channels:    make([]string, len(d.Channels)),
 		Beginnings:  beginnings(d.Name),
-		Characters:  characters(d.Name + "\n" + d.Content),
+		NameText:    d.Name,
+		ContentText: d.Content,
 	}
-	if decode(out.Name) != d.Name {
-		out.NameText = d.Name
+	var characters tokenText
+	for _, character := range sortedKeys(seen) {
+		characters.add(exact(character))
 	}
-	if decode(out.Content) != d.Content {
-		out.ContentText = d.Content
-	}
+	out.Characters = characters.String()
 	if d.Stage != waypost.StageRelease {
 		out.Stage = d.Stage
 	}
@@ -99,9 +105,9 @@ func (d document) article() searchsvc.Document {
 		Article: waypost.Article{
 			ID:          cmp.Or(d.ArticleID, d.ID),
 			TenantID:    d.TenantID,
-			Name:        cmp.Or(d.NameText, decode(d.Name)),
+			Name:        d.NameText,
 			Identifier:  d.Identifier,
-			Content:     cmp.Or(d.ContentText, decode(d.Content)),
+			Content:     d.ContentText,
 			AccessLevel: d.AccessLevel,
 			Published:   d.Published,
 			FrontendURL: d.FrontendURL,
@@ -118,3 +124,5 @@ func (d document) article() searchsvc.Document {
 	copy(out.Channels, d.Sections)
 	return out
 }
+
+func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

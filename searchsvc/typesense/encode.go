@@ -2,217 +2,240 @@ package typesense
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"iter"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"waypost"
 	"waypost/searchsvc"
 )
 
-// Typesense cuts Chinese by a dictionary, and then 学生 does not find 大学生. So
-// text is indexed as overlapping pairs of CJK characters with blanks between
-// them, which Typesense takes for words: 搜索引擎 is written 搜索 索引 引擎 擎. It is
-// indexed in the plain form in which it is compared, but for the case of ASCII letters,
-// which Typesense folds. Where decode does not give the original back, a document
-// carries that as well.
+// Typesense writes many characters in ASCII (€ as eur), drops others (→), cuts Chinese by a
+// dictionary and tokens at 100 bytes, and corrects typing errors. So the fields that it searches
+// hold tokens that are made here, by the one rule that both engines have (searchsvc.Tokens), with
+// blanks between them; the texts themselves stand beside them and are not indexed. A token is
 //
-// Private use characters carry what the pairs cannot; text must not hold any.
-const (
-	markStart  = '\uE000' // Typesense's highlight tags
-	markEnd    = '\uE001'
-	blank      = '\uE002' // a blank of the text beside a character that stands alone
-	textStart  = '\uE004'
-	textEnd    = '\uE005'
-	firstTaken = '\uE000'
-	lastTaken  = '\uE00F'
-)
+//   - a word without its accents: ASCII letters and digits as they are, the signs behind them as
+//     +p and +s, and from the first other letter on # and the bytes in hexadecimal digits. So a
+//     beginning of a word is a beginning of its token;
+//   - a word with its accents, a symbol, a character of a run or two neighbours of one: # on both
+//     sides, so that nothing longer begins with it. Han, kana and Hangul, which Typesense
+//     leaves alone, stand as they are.
+//
+// Typesense corrects no token with # or + in it.
+//
+// The longest tokens stand as hashes. A word that is too long for a token is a beginning of
+// itself with + behind it, a hash of the whole with +, and a hash of each longer beginning.
 
-// encodeContent writes a content as it is indexed.
-func encodeContent(s string) string {
-	return string(textStart) + " " + encode(s) + " " + string(textEnd)
-}
+// maxToken is the longest token that is written out, in bytes.
+const maxToken = 90
 
-// encodeName writes a name as it is indexed. Behind its end follows each of its
-// CJK characters as a word, so that single characters are found in names.
-func encodeName(s string) string {
-	return strings.TrimRight(encodeContent(s)+" "+characters(s), " ")
-}
-
-// characters are the CJK characters of a text, each once, with blanks between them.
-func characters(s string) string {
-	var b strings.Builder
-	seen := map[rune]bool{}
-	for _, r := range searchsvc.Normalize(s) {
-		if searchsvc.IsCJK(r) && !seen[r] {
-			if seen[r] = true; b.Len() > 0 {
-				b.WriteByte(' ')
-			}
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// maxBeginning is the longest beginning of a word that is written out, in characters:
-// beyond that few words begin alike.
+// maxBeginning is the longest beginning of a word of a name that is written out, in
+// characters: beyond that few words begin alike, and together the beginnings take the square of
+// a word's length.
 const maxBeginning = 24
 
-// beginnings are the beginnings of the words of a text, each once, with blanks between
-// them.
-func beginnings(s string) string {
-	var b strings.Builder
-	seen := map[string]bool{}
-	for token := range searchsvc.Tokens(searchsvc.Fold(s)) {
-		if token.Kind != searchsvc.PartWord {
-			continue
-		}
-		for beginning := range beginningsOf(token.Text) {
-			if !seen[beginning] {
-				if seen[beginning] = true; b.Len() > 0 {
-					b.WriteByte(' ')
-				}
-				b.WriteString(beginning)
-			}
-		}
-	}
-	return b.String()
+// hashes are written in letters and digits, without padding.
+var hashes = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// hash is a token for a text of any length.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "#" + hashes.EncodeToString(sum[:10])
 }
 
-// beginningsOf are the beginnings of a word, the shortest first, as they are indexed. The
-// longest stand as 32 hexadecimal digits, of which no shorter one is made: a Thai title
-// is one word, and written out they would take the square of its length. They are as
-// accented as the text, where Typesense takes é for e in the shorter ones.
-func beginningsOf(word string) iter.Seq[string] {
+// exact is the token for a text that is found as a whole only.
+func exact(text string) string {
+	if isKept(text) {
+		return text
+	}
+	if token := "#" + hex.EncodeToString([]byte(text)) + "#"; len(token) <= maxToken {
+		return token
+	}
+	return hash(text) + "#"
+}
+
+// isKept tells whether Typesense leaves all characters of a text as they are: those of which
+// most runs consist.
+func isKept(text string) bool {
+	for _, r := range text {
+		kept := r >= 0x4E00 && r <= 0x9FFF || r >= 0x3041 && r <= 0x3096 || r >= 0x30A1 && r <= 0x30FA || r == 'ー' ||
+			r >= 0xAC00 && r <= 0xD7A3 || r >= 0x3400 && r < 0x4DC0 || r >= 0x20000 && r < 0x2F800
+		if !kept {
+			return false
+		}
+	}
+	return true
+}
+
+// signs are those behind a word.
+var signs = strings.NewReplacer("+", "+p", "#", "+s")
+
+// written is the token for a word, or for a beginning of one; fits is false if it is too long.
+func written(bare string) (token string, fits bool) {
+	at := strings.IndexFunc(bare, func(r rune) bool { return r > 'z' || r == '+' || r == '#' })
+	switch {
+	case at < 0:
+		token = bare
+	case bare[at] < utf8.RuneSelf:
+		token = signs.Replace(bare)
+	default:
+		if at+1+2*(len(bare)-at) > maxToken {
+			return "", false
+		}
+		token = bare[:at] + "#" + hex.EncodeToString([]byte(bare[at:]))
+	}
+	return token, len(token) <= maxToken
+}
+
+// whole is the token by which a word is found as a whole.
+func whole(bare string) string {
+	if token, fits := written(bare); fits {
+		return token
+	}
+	return hash(bare) + "+"
+}
+
+// beginning is the token by which a word is found that begins so: with more behind it where
+// the word is longer.
+func beginning(bare string) string {
+	if token, fits := written(bare); fits {
+		return token
+	}
+	return hash(bare)
+}
+
+// maxHashed is the longest beginning of a word that a keyword can have, in bytes.
+const maxHashed = searchsvc.MaxKeywords
+
+// wordTokens are the tokens of a word.
+func wordTokens(bare string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		n, sum := 0, sha256.New()
-		for at, r := range word {
+		if token, fits := written(bare); fits {
+			yield(token)
+			return
+		}
+		if !yield(hash(bare) + "+") {
+			return
+		}
+		last := ""
+		for at, r := range bare {
 			end := at + utf8.RuneLen(r)
-			sum.Write([]byte(word[at:end]))
-			beginning := word[:end]
-			if n++; n > maxBeginning {
-				beginning = hex.EncodeToString(sum.Sum(nil)[:16])
+			token, fits := written(bare[:end])
+			switch {
+			case fits:
+				last = token
+				continue
+			case last != "":
+				if !yield(last + "+") {
+					return
+				}
+				last = ""
 			}
-			if !yield(beginning) {
+			if end > maxHashed || !yield(hash(bare[:end])) {
 				return
 			}
 		}
 	}
 }
 
-func encode(s string) string {
-	runes := []rune(clean(searchsvc.Normalize(s)))
-	keepBlanks(runes)
-	var b strings.Builder
-	b.Grow(3 * len(s))
-	before := inWord
-	for i := 0; i < len(runes); {
-		now, end := kindOf(runes[i]), i+1
-		if i > 0 && (before != inWord || now != inWord) {
-			b.WriteByte(' ')
-		}
-		if now == single {
-			end = searchsvc.SymbolEnd(runes, i)
-		}
-		text := string(runes[i:end])
-		b.WriteString(text)
-		if now == paired && end < len(runes) && kindOf(runes[end]) == paired {
-			b.WriteRune(runes[end])
-		}
-		for _, symbol := range searchsvc.Components(text) {
-			b.WriteString(" " + symbol)
-		}
-		before, i = now, end
+// tokenText is the text of a field: tokens with blanks between them.
+type tokenText struct{ strings.Builder }
+
+func (t *tokenText) add(token string) {
+	if t.Len() > 0 {
+		t.WriteByte(' ')
 	}
-	return b.String()
+	t.WriteString(token)
 }
 
-// clean replaces what cannot be indexed or means something to decode.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == 0 || r >= firstTaken && r <= lastTaken {
-			return utf8.RuneError
+// encode writes a text as it is indexed, and adds the characters of its runs to seen. Of a run
+// 搜索引擎 the pairs are written, and the last character: 搜索 索引 引擎 擎, so that no phrase
+// goes on in the next run.
+func encode(s string, seen map[string]bool) string {
+	var out tokenText
+	out.Grow(3 * len(s))
+	text := searchsvc.Fold(s)
+	var before searchsvc.Token // the last character of a run, until it is known what follows
+	for token := range searchsvc.Tokens(text) {
+		if before.Text != "" {
+			if token.Kind == searchsvc.PartRun && token.At == before.At+len(before.Text) {
+				out.add(exact(text[before.At : token.At+len(token.Text)]))
+			} else {
+				out.add(exact(before.Text))
+			}
+			before.Text = ""
 		}
-		return r
-	}, s)
-}
-
-// keepBlanks writes runs of blanks beside characters that stand alone in another
-// way, because decode drops blanks there.
-func keepBlanks(runes []rune) {
-	for i := 0; i < len(runes); i++ {
-		if runes[i] != ' ' {
-			continue
-		}
-		end := i
-		for end < len(runes) && runes[end] == ' ' {
-			end++
-		}
-		if i > 0 && kindOf(runes[i-1]) != inWord || end < len(runes) && kindOf(runes[end]) != inWord {
-			for j := i; j < end; j++ {
-				runes[j] = blank
+		switch token.Kind {
+		case searchsvc.PartRun:
+			before, seen[token.Text] = token, true
+		case searchsvc.PartSymbol:
+			out.add(exact(token.Text))
+			for _, symbol := range searchsvc.Components(token.Text) {
+				out.add(exact(symbol))
+			}
+		case searchsvc.PartWord:
+			bare := searchsvc.Bare(token.Text)
+			for token := range wordTokens(bare) {
+				out.add(token)
+			}
+			if bare != token.Text {
+				out.add(exact(token.Text))
 			}
 		}
-		i = end
 	}
+	if before.Text != "" {
+		out.add(exact(before.Text))
+	}
+	return out.String()
 }
 
-// kind says how a character is written.
-type kind byte
-
-const (
-	inWord kind = iota // beside others of its kind, and blanks
-	single             // with blanks around it
-	paired             // with blanks around it and its follower appended: CJK
-)
-
-func kindOf(r rune) kind {
-	switch {
-	case r <= unicode.MaxASCII:
-		return inWord
-	case searchsvc.IsCJK(r):
-		return paired
-	case unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r):
-		return inWord
+// encodeName is encode for a name. Each character of its runs follows once more, as a word, so
+// that single characters are found in names.
+func encodeName(s string, seen map[string]bool) string {
+	here := map[string]bool{}
+	out := tokenText{}
+	out.WriteString(encode(s, here))
+	for _, character := range sortedKeys(here) {
+		out.add(exact(character))
+		seen[character] = true
 	}
-	return single
+	return out.String()
 }
 
-// decode gives back the text of an indexed name or content.
-func decode(s string) string {
-	s, _, _ = strings.Cut(s, string(textEnd))
-	var b strings.Builder
-	b.Grow(len(s))
-	// before is the kind of the last character that is no blank, blanks how many came
-	// after it. At the beginning there is none, and blanks are dropped.
-	before, blanks := single, 0
-	for _, r := range s {
-		switch r {
-		case markStart, markEnd, textStart:
-			continue
-		case ' ':
-			blanks++
+// beginnings are the beginnings of the words of a text, each once.
+func beginnings(s string) string {
+	var out tokenText
+	seen := map[string]bool{}
+	for token := range searchsvc.Tokens(searchsvc.Fold(s)) {
+		if token.Kind != searchsvc.PartWord {
 			continue
 		}
-		now := kindOf(r)
-		if now == inWord && before == inWord {
-			for range blanks {
-				b.WriteByte(' ')
+		bare := searchsvc.Bare(token.Text)
+		n := 0
+		for at, r := range bare {
+			n++
+			end := at + utf8.RuneLen(r)
+			if end > maxHashed {
+				break
+			}
+			if beginning := nameBeginning(bare[:end], n); !seen[beginning] {
+				seen[beginning] = true
+				out.add(beginning)
 			}
 		}
-		switch {
-		case r == blank:
-			b.WriteByte(' ')
-		case now == paired && before == paired && blanks == 0:
-			// the second of a pair
-		default:
-			b.WriteRune(r)
-		}
-		before, blanks = now, 0
 	}
-	return b.String()
+	return out.String()
+}
+
+// nameBeginning is the token for a beginning of a word of a name, of n characters.
+func nameBeginning(bare string, n int) string {
+	if n > maxBeginning {
+		return hash(bare)
+	}
+	return beginning(bare)
 }
 
 // maxTenantKey is the longest tenant id, in bytes, whose key is readable:

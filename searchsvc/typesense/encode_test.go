@@ -1,67 +1,69 @@
 package typesense
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"waypost"
-	"waypost/searchsvc"
 )
 
 func TestEncode(t *testing.T) {
 	t.Parallel()
+	hex := func(s string) string { return fmt.Sprintf("#%x", s) }
+	long := strings.Repeat("ab", 46)
 	for _, tt := range []struct{ in, want string }{
 		{"搜索引擎", "搜索 索引 引擎 擎"},
-		{"Go语言", "Go 语言 言"},
-		{"a 学 b", "a \uE002 学 \uE002 b"},
-		{"a  b", "a  b"},
-		{"学\n生", "学 \n 生"},
-		{"🚀🚀!", "🚀 🚀 !"},
-		{"Straße, É 18", "Strasse, é 18"},
-		{"x\x00\uE001\xFF", "x � �"},
-		{"#Go phone+email C++17 F#", "# Go phone + email C++ 17 F#"},
-		{"ﾃﾞｰﾀ 报\u200B销 ⽂", "デー ータ タ \uE002 报销 销 \uE002 文"},
-		{"a👩🏽\u200D💻🇩🇪 1\uFE0F\u20E3", "a 👩\u200D💻 👩 💻 🇩🇪 \uE002 1"},
+		{"Go语言,學\n生", "go 语言 言 学 生"},
+		{"Straße É18", "strasse e18 " + hex("é18") + "#"},
+		{"→ a±b🚀", hex("→") + "# a " + hex("±") + "# b " + hex("🚀") + "#"},
+		{"#Go phone+email C++17 F#", "go phone email c+p+p 17 f+s"},
+		{"чай", hex("чаи") + " " + hex("чай") + "#"},
+		{"คู่มือ", hex("คู่มื") + "# " + hex("มือ") + "# " + hex("อ") + "#"},
+		{"々木", hex("々木") + "# 木"},
+		{"👩🏽\u200D💻", hex("👩\u200D💻") + "# " + hex("👩") + "# " + hex("💻") + "#"},
+		{long, hash(long) + "+ " + long[:90] + "+ " + hash(long[:91]) + " " + hash(long)},
+		{strings.Repeat("ж", 46), hash(strings.Repeat("ж", 46)) + "+ " + hex(strings.Repeat("ж", 22)) + "+" + hashesOf("ж", 23, 46)},
+		{" \x00\uE001\xFF，", hex("\uFFFD") + "#"},
 		{"", ""},
 	} {
-		if got := encode(tt.in); got != tt.want {
+		if got := encode(tt.in, map[string]bool{}); got != tt.want {
 			t.Errorf("encode(%q) = %q, want %q", tt.in, got, tt.want)
 		}
 	}
-	if got := encodeName("学生学a"); got != "\uE004 学生 生学 学 a \uE005 学 生" {
-		t.Errorf("name %q", got)
+	seen := map[string]bool{}
+	if got := encodeName("学生学a", seen); got != "学生 生学 学 a 学 生" || len(seen) != 2 {
+		t.Errorf("name %q, %v", got, seen)
 	}
 }
 
-// All that is taken for Han without a look is.
-func TestKindOf(t *testing.T) {
-	t.Parallel()
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if cjk := searchsvc.IsCJK(r); cjk != (kindOf(r) == paired) {
-			t.Errorf("%U: CJK %t, kind %d", r, cjk, kindOf(r))
-		}
+// hashesOf are the hashes of a letter so many times.
+func hashesOf(letter string, from, to int) string {
+	var b strings.Builder
+	for n := from; n <= to; n++ {
+		b.WriteString(" " + hash(strings.Repeat(letter, n)))
 	}
+	return b.String()
 }
 
 func TestBeginnings(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ in, beginnings, characters string }{
-		{"Go 学生 go C++ 学", "g go c c+ c++", "学 生"},
-		{"ÉTÉ #a ｶﾞ", "é ét été a", "ガ"},
-		{strings.Repeat("a", 23) + "é" + "b", strings.Join(strings.Fields(stairs(23)+strings.Repeat("a", 23)+"é"), " ") + " d2d382853125c9c0d6d1a6dbe8de898e", ""},
-		{"，", "", ""},
+	for _, tt := range []struct{ in, beginnings string }{
+		{"Go 学生 go C++ 学", "g go c c+p c+p+p"},
+		{"xж1 C#", fmt.Sprintf("x x#%x x#%x c c+s", "ж", "ж1")},
+		{"ÉTÉ #a ｶﾞ", "e et ete a"},
+		{"да", fmt.Sprintf("#%x #%x", "д", "да")},
+		{strings.Repeat("a", 26), strings.TrimSpace(stairs(24)) + " " + hash(strings.Repeat("a", 25)) + " " + hash(strings.Repeat("a", 26))},
+		{"，", ""},
 	} {
 		if got := beginnings(tt.in); got != tt.beginnings {
 			t.Errorf("%q begins with %q, want %q", tt.in, got, tt.beginnings)
 		}
-		if got := characters(tt.in); got != tt.characters {
-			t.Errorf("%q has %q, want %q", tt.in, got, tt.characters)
-		}
 	}
 	d := newDocument(tenantB("1", "Go 学", "生 x"))
-	if d.Beginnings != "g go" || d.Characters != "学 生" || d.NameText+d.ContentText != "" {
+	if d.Beginnings != "g go" || d.Characters != "学 生" || d.NameText != "Go 学" || d.ContentText != "生 x" {
 		t.Errorf("got %+v", d)
 	}
 }
@@ -75,10 +77,11 @@ func stairs(n int) string {
 	return b.String()
 }
 
-// FuzzEncode checks that a document gives back what it was made of, and that highlight
-// tags in it mean nothing to decode.
+// FuzzEncode checks that a document gives back what it was made of, and that Typesense leaves
+// its tokens as they are: none is longer than it takes, and none holds a character that it
+// would write in another way.
 func FuzzEncode(f *testing.F) {
-	for _, s := range []string{"搜索 引擎", " a  学 b ", "。 。", "\uE002 x\x00\xFF", "か\u309A 𠮷野家 ｶﾅ\t한국", "👨\u200D👩 a", "  \n  ", "#a b+c C++17 ﬁ"} {
+	for _, s := range []string{"搜索 引擎", " a  学 b ", "。 。", "\uE002 x\x00\xFF", "か\u309A 𠮷野家 ｶﾅ\t한국", "👨\u200D👩 a", "  \n  ", "#a b+c C++17 ﬁ", "คู่มือ é" + strings.Repeat("ж", 99)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -87,10 +90,15 @@ func FuzzEncode(f *testing.F) {
 		if got := d.article(); got.Name != s || got.Content != s {
 			t.Fatalf("%q came back as %q and %q", s, got.Name, got.Content)
 		}
-		for _, indexed := range []string{d.Name, d.Content} {
-			tagged := strings.ReplaceAll(indexed, " ", " \uE000\uE001")
-			if !utf8.ValidString(indexed) || decode(tagged) != decode(indexed) {
-				t.Fatalf("%q is read as %q, and with tags as %q", indexed, decode(indexed), decode(tagged))
+		for _, indexed := range []string{d.Name, d.Content, d.Beginnings, d.Characters} {
+			fields := strings.Fields(indexed)
+			if !utf8.ValidString(indexed) || !slices.Equal(tokens(indexed), fields) {
+				t.Fatalf("%q is indexed as %q", s, indexed)
+			}
+			for _, token := range fields {
+				if !isKept(token) && strings.Trim(token, "0123456789abcdefghijklmnopqrstuvwxyz+#") != "" {
+					t.Fatalf("%q is indexed as %q", s, token)
+				}
 			}
 		}
 	})

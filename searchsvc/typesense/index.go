@@ -3,7 +3,9 @@
 package typesense
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,23 +30,24 @@ type Options struct {
 	// URLs are the nodes of one cluster, at least one. The first is used as long as it
 	// works; any other takes its place, and keeps it as long as that works.
 	URLs []string
-	// APIKey must permit everything with collections, their documents and aliases, and
-	// GET /status: without that a node that is started again is used before it has all
-	// articles.
+	// APIKey must permit everything with collections, their documents and aliases.
 	APIKey string
 	// Indexed reads from SQL which generation is live and which mark it must have. If it is
-	// nil, a node is used only while none of its writes are queued.
+	// nil, the alias says what is searched, and every node counts as whole.
 	Indexed func(context.Context) (waypost.ArticleIndex, error)
 	// Prefix begins the names of the alias and of all collections. Installations that share
-	// a cluster need different ones: collections with the prefix are dropped when they are
-	// no longer needed.
+	// a cluster have different ones.
 	Prefix string
+	// Installation is written into each collection, and only collections that name it are
+	// dropped. If it is empty, all that begin with the prefix are.
+	Installation string
 	// Log gets a line when a node begins to fail and when it works again. Nothing is
 	// logged if it is nil.
 	Log *slog.Logger
 }
 
-// An alias says which generation is live. Each generation is a collection.
+// Each generation is a collection. SQL says which one is searched; an alias names it for
+// people who look at the cluster.
 const (
 	aliasName        = "articles"
 	generationPrefix = "articles_"
@@ -52,12 +55,15 @@ const (
 
 // Index keeps generations of articles in Typesense.
 type Index struct {
-	nodes   []*node
-	current atomic.Int32 // the node that is asked first
-	prefix  string
-	alias   string
-	log     *slog.Logger
-	indexed func(context.Context) (waypost.ArticleIndex, error)
+	nodes        []*node
+	current      atomic.Int32 // the node that is asked first
+	prefix       string
+	alias        string
+	installation string
+	log          *slog.Logger
+	indexed      func(context.Context) (waypost.ArticleIndex, error)
+	known        atomic.Pointer[known] // what SQL said last
+	foreign      atomic.Bool           // the alias names a collection of another installation, and the log has it
 
 	now       func() time.Time
 	searching patience
@@ -72,7 +78,7 @@ const dialTime = 1500 * time.Millisecond
 // Open prepares to use a cluster; it does not call it.
 func Open(o Options) (*Index, error) {
 	x := &Index{
-		prefix: o.Prefix, alias: o.Prefix + aliasName, log: o.Log, indexed: o.Indexed,
+		prefix: o.Prefix, alias: o.Prefix + aliasName, installation: o.Installation, log: o.Log, indexed: o.Indexed,
 		now: time.Now, searching: searching, writing: writing,
 	}
 	if x.log == nil {
@@ -120,44 +126,102 @@ func repeatable(_ context.Context, r *http.Request) error {
 
 // Engine implements searchsvc.Index. The number changes with how texts are indexed, so
 // that collections of another version are filled anew.
-func (x *Index) Engine() string { return "typesense-3" }
+func (x *Index) Engine() string { return engine }
 
-// Live implements searchsvc.Index. An alias to a collection that is not there, which
-// Typesense accepts, counts as none. A node that still replays its log may have neither
-// yet, or the former alias: its answer is believed only if SQL says the same.
+const engine = "typesense-4"
+
+// Live implements searchsvc.Index: the generation that SQL has as live, if the engine has it
+// as SQL knows it. An engine that lacks it may be replaying its log, in which case the error
+// is ServiceUnavailable; it counts as lost when all nodes have lacked it for lostTime with no
+// writes queued.
 func (x *Index) Live(ctx context.Context) (string, error) {
+	if x.indexed == nil {
+		return x.aliased(ctx)
+	}
+	index, err := x.read(ctx)
+	if err != nil {
+		return "", wrap("read the live collection", searchsvc.Unavailable(err))
+	}
+	there := x.ours(index)
+	err = x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		named, err := n.target(ctx, x.alias)
+		if err != nil || !there {
+			return err
+		}
+		if err := x.holdsAll(ctx, n, index); err != nil {
+			return n.mayBeLost(ctx, x.now(), err)
+		}
+		n.found()
+		return x.checkAlias(ctx, n, named, index)
+	})
+	switch {
+	case err == nil && there:
+		return index.Live, nil
+	case err == nil || waypost.CodeOf(err) == waypost.CodeServiceUnavailable && x.lost():
+		return "", nil
+	}
+	return "", wrap("read the live collection", err)
+}
+
+// ours tells whether SQL has a generation as live that is here.
+func (x *Index) ours(index waypost.ArticleIndex) bool {
+	return index.Engine == x.Engine() && index.Live != ""
+}
+
+// aliased is the generation that the alias names, "" if it names none that is there, which
+// Typesense accepts.
+func (x *Index) aliased(ctx context.Context) (string, error) {
 	var collection string
 	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
-		var queued int64
-		if x.indexed != nil {
-			if queued, err = n.queued(ctx); err != nil {
-				return err
-			}
-		}
-		if collection, err = n.target(ctx, x.alias); err != nil {
+		if collection, err = n.target(ctx, x.alias); err != nil || collection == "" {
 			return err
 		}
-		if collection != "" {
-			if _, err = n.client.Collection(collection).Retrieve(ctx); isMissing(err) {
-				collection, err = "", nil
-			}
+		if _, err = n.collection(ctx, collection); isMissing(err) {
+			collection, err = "", nil
 		}
-		if err != nil || queued <= 0 {
-			return err
-		}
-		index, err := x.indexed(ctx)
-		switch {
-		case err != nil:
-			return errUntold
-		case !x.expects(index, collection):
-			return lacking(queued)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return "", wrap("read the live collection", err)
 	}
 	return strings.TrimPrefix(collection, x.prefix), nil
+}
+
+// checkAlias tells the log if the alias names a collection that this installation did not
+// make: another one has the same prefix. Searches do not need the alias.
+func (x *Index) checkAlias(ctx context.Context, n *node, named string, index waypost.ArticleIndex) error {
+	foreign := false
+	if x.installation != "" && named != "" && named != x.prefix+index.Live && named != x.prefix+index.Building {
+		there, err := n.collection(ctx, named)
+		if err != nil && !isMissing(err) {
+			return err
+		}
+		foreign = err == nil && !x.made(there)
+	}
+	if before := x.foreign.Swap(foreign); foreign && !before {
+		x.log.LogAttrs(ctx, slog.LevelWarn, "another installation uses the names of this one in Typesense: "+
+			"give each a WAYPOST_TYPESENSE_PREFIX of its own", slog.String("alias", x.alias), slog.String("collection", named))
+	}
+	return nil
+}
+
+// madeBy is the member of a collection's metadata that names the installation that made it.
+const madeBy = "waypost_installation"
+
+// collection is what a server tells of a collection, as far as it is used here.
+type collection struct {
+	Name     string         `json:"name"`
+	Metadata map[string]any `json:"metadata"`
+}
+
+func (n *node) collection(ctx context.Context, name string) (there collection, err error) {
+	err = read(&there)(n.http.GetCollection(ctx, name))
+	return there, err
+}
+
+// made tells whether this installation made a collection.
+func (x *Index) made(c collection) bool {
+	return x.installation == "" || c.Metadata[madeBy] == x.installation
 }
 
 // target is the collection that an alias names, "" if there is no such alias.
@@ -181,85 +245,87 @@ func (x *Index) Create(ctx context.Context, generation string) error {
 	}
 	collection := x.prefix + generation
 	return wrap("create the collection "+collection, x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
-		_, err := n.client.Collections().Create(ctx, schema(collection))
+		err := x.create(ctx, n, collection)
 		if status, _ := answered(err); status != http.StatusConflict {
 			return err
+		}
+		if x.installation != "" {
+			there, err := n.collection(ctx, collection)
+			if err != nil {
+				return err
+			}
+			if !x.made(there) {
+				return errForeign
+			}
 		}
 		if _, err := n.client.Collection(collection).Delete(ctx); err != nil && !isMissing(err) {
 			return err
 		}
-		_, err = n.client.Collections().Create(ctx, schema(collection))
+		return x.create(ctx, n, collection)
+	}))
+}
+
+// create makes a collection that names its installation.
+func (x *Index) create(ctx context.Context, n *node, name string) error {
+	wanted := struct {
+		*api.CollectionSchema
+		Metadata map[string]string `json:"metadata,omitempty"`
+	}{CollectionSchema: schema(name)}
+	if x.installation != "" {
+		wanted.Metadata = map[string]string{madeBy: x.installation}
+	}
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return err
+	}
+	return readAs(http.StatusCreated, new(collection))(n.http.CreateCollectionWithBody(ctx, "application/json", bytes.NewReader(body)))
+}
+
+// errForeign is the fault of a name that another installation has taken.
+var errForeign = fault{cause: "has a collection of this name that another installation made"}
+
+// SetLive implements searchsvc.Index. The alias stays where it is if it names a collection
+// of another installation.
+func (x *Index) SetLive(ctx context.Context, generation string) error {
+	collection := x.prefix + generation
+	return wrap("point the alias to "+collection, x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		// Typesense takes aliases to collections that are not there.
+		there, err := n.collection(ctx, collection)
+		if err != nil {
+			return err
+		}
+		if there.Name != collection {
+			return errOther
+		}
+		if x.installation != "" {
+			named, err := n.target(ctx, x.alias)
+			if err == nil {
+				err = x.checkAlias(ctx, n, named, waypost.ArticleIndex{Live: generation})
+			}
+			if err != nil || x.foreign.Load() {
+				return err
+			}
+		}
+		alias, err := n.client.Aliases().Upsert(ctx, x.alias, &api.CollectionAliasSchema{CollectionName: collection})
+		if err == nil && alias.CollectionName != collection {
+			err = errOther
+		}
 		return err
 	}))
 }
 
-// SetLive implements searchsvc.Index. Where there are several nodes it returns when
-// all that answer know of it: one that is behind must not name the former generation
-// as the live one afterwards.
-func (x *Index) SetLive(ctx context.Context, generation string) error {
-	collection := x.prefix + generation
-	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
-		// Typesense takes aliases to collections that are not there.
-		there, err := n.client.Collection(collection).Retrieve(ctx)
-		if err != nil {
-			return err
-		}
-		alias, err := n.client.Aliases().Upsert(ctx, x.alias, &api.CollectionAliasSchema{CollectionName: collection})
-		if err == nil && (there.Name != collection || alias.CollectionName != collection) {
-			err = errOther
-		}
-		return err
-	})
-	if err == nil && len(x.nodes) > 1 {
-		err = x.follow(ctx, collection)
-	}
-	return wrap("point the alias to "+collection, err)
-}
-
-// followPause is the time between two looks at a node that is behind.
-const followPause = 50 * time.Millisecond
-
-// follow waits until every node that answers has the alias point to a collection.
-func (x *Index) follow(ctx context.Context, collection string) error {
-	ctx, cancel := context.WithTimeout(ctx, x.writing.total)
-	defer cancel()
-	for _, n := range x.nodes {
-		for n.isBehind(ctx, x.searching.try, x.alias, collection) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(followPause):
-			}
-		}
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return context.Canceled
-		} else if ctx.Err() != nil {
-			return searchsvc.Unavailable(errors.New("Typesense at " + n.name + " is behind the other nodes"))
-		}
-	}
-	return nil
-}
-
-// isBehind tells whether a node answers that the alias points elsewhere.
-func (n *node) isBehind(ctx context.Context, try time.Duration, alias, collection string) bool {
-	ctx, cancel := context.WithTimeout(ctx, try)
-	defer cancel()
-	known, err := n.target(ctx, alias)
-	return err == nil && known != collection
-}
-
 // Prune implements searchsvc.Index.
 func (x *Index) Prune(ctx context.Context, keep ...string) error {
-	var all []*api.CollectionResponse
-	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) (err error) {
-		all, err = n.client.Collections().Retrieve(ctx)
-		return err
+	var all []collection
+	err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
+		return read(&all)(n.http.GetCollections(ctx))
 	})
 	if err != nil {
 		return wrap("list the collections", err)
 	}
 	for _, c := range all {
 		generation, ours := strings.CutPrefix(c.Name, x.prefix)
-		if !ours || !strings.HasPrefix(generation, generationPrefix) || slices.Contains(keep, generation) {
+		if !ours || !strings.HasPrefix(generation, generationPrefix) || !x.made(c) || slices.Contains(keep, generation) {
 			continue
 		}
 		err := x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
@@ -290,11 +356,14 @@ func (x *Index) Delete(ctx context.Context, generation string, keys []string) er
 	return wrap("take articles out of the index", group.Wait())
 }
 
+// noDocument is the beginning of what is said of a document that is missing. A collection that
+// is missing is a 404 too.
+const noDocument = "Could not find a document"
+
 func (x *Index) deleteOne(ctx context.Context, collection, key string) error {
 	return x.do(ctx, x.writing, func(ctx context.Context, n *node) error {
 		gone, err := n.client.Collection(collection).Document(key).Delete(ctx)
-		// A collection that is missing is a 404 too.
-		if status, said := answered(err); status == http.StatusNotFound && strings.HasPrefix(said, "Could not find a document") {
+		if status, said := answered(err); status == http.StatusNotFound && strings.HasPrefix(said, noDocument) {
 			return nil
 		}
 		if err == nil && gone["id"] != key {

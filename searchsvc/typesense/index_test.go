@@ -1,15 +1,19 @@
 package typesense
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +73,7 @@ func TestLifeCycle(t *testing.T) {
 	do(x.Prune(ctx, "articles_v2"))
 	search(50, 3)
 	do(x.Prune(ctx, "articles_v1"))
-	if x.Engine() != "typesense-3" {
+	if x.Engine() != "typesense-4" {
 		t.Error(x.Engine())
 	}
 }
@@ -146,6 +150,84 @@ func TestPrefix(t *testing.T) {
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked %q\nwant  %q", asked, want)
+	}
+}
+
+// Two installations on one cluster, with equal tenants and articles: neither sees, takes or
+// drops what the other has, also where both were given one prefix; then the log tells it.
+func TestTwoInstallations(t *testing.T) {
+	t.Parallel()
+	for name, prefixes := range map[string][2]string{
+		"names of their own": {"waypost_a_", "waypost_b_"},
+		"one prefix":         {"shared_", "shared_"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startStandIn(t)
+			var log [2]bytes.Buffer
+			var indexes [2]*Index
+			var sql [2]waypost.ArticleIndex
+			for i := range indexes {
+				indexes[i] = open(t, Options{
+					URLs: []string{server.URL}, Prefix: prefixes[i], Installation: "installation-" + strconv.Itoa(i),
+					Indexed: func(context.Context) (waypost.ArticleIndex, error) { return sql[i], nil },
+					Log:     slog.New(slog.NewTextHandler(&log[i], nil)),
+				})
+			}
+			reindex := func(i int, generation string, mark int64, docs []searchsvc.Document) {
+				t.Helper()
+				x := indexes[i]
+				err := x.Create(t.Context(), generation)
+				imported(t, x, generation, docs)
+				err = errors.Join(err, x.Mark(t.Context(), generation, mark), x.SetLive(t.Context(), generation))
+				sql[i] = waypost.ArticleIndex{Engine: x.Engine(), Live: generation, Mark: mark}
+				x.known.Store(nil)
+				if err = errors.Join(err, x.Prune(t.Context(), generation)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			finds := func(i int, want ...string) {
+				t.Helper()
+				q := query("共同")
+				q.TenantID = "tenant-b"
+				found, err := indexes[i].Search(t.Context(), q)
+				var got []string
+				for _, m := range found.Matches {
+					got = append(got, m.Name)
+				}
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("installation %d finds %q, %v, want %q", i, got, err, want)
+				}
+				if live, err := indexes[i].Live(t.Context()); err != nil || live != sql[i].Live {
+					t.Errorf("installation %d: live %q, %v", i, live, err)
+				}
+			}
+			reindex(0, "articles_a1", 7, []searchsvc.Document{tenantB("1", "共同 甲", "")})
+			finds(0, "共同 甲")
+			reindex(1, "articles_b1", 7, []searchsvc.Document{tenantB("1", "共同 乙", "")})
+			finds(0, "共同 甲")
+			finds(1, "共同 乙")
+			reindex(0, "articles_a2", 8, []searchsvc.Document{tenantB("1", "共同 丙", "")})
+			finds(0, "共同 丙")
+			finds(1, "共同 乙")
+			if err := indexes[1].Delete(t.Context(), "articles_b1", []string{"1"}); err != nil {
+				t.Error(err)
+			}
+			finds(0, "共同 丙")
+			finds(1)
+			if err := indexes[1].Prune(t.Context()); err != nil || len(server.collections) != 1 {
+				t.Errorf("%d collections, %v", len(server.collections), err)
+			}
+			finds(0, "共同 丙")
+			warnings := strings.Count(log[1].String(), "another installation uses the names of this one")
+			if shared := prefixes[0] == prefixes[1]; shared != (warnings == 1) {
+				t.Errorf("the log tells it %d times: %s", warnings, log[1].String())
+			}
+			if taken := indexes[1].Create(t.Context(), "articles_a2"); (prefixes[0] == prefixes[1]) != (taken != nil) {
+				t.Errorf("the name of another's collection: %v", taken)
+			}
+			finds(0, "共同 丙")
+		})
 	}
 }
 
@@ -446,4 +528,97 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(Options{APIKey: "k"}); err == nil {
 		t.Error("no URL is fine")
 	}
+}
+
+// A server that is started again from a snapshot is searched when it has all again, and at no
+// moment before: neither a part of the articles nor a former collection is an answer.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := startStandIn(t)
+	var sql waypost.ArticleIndex
+	x := open(t, Options{
+		URLs: []string{server.URL}, Prefix: "p_", Installation: "i",
+		Indexed: func(context.Context) (waypost.ArticleIndex, error) { return sql, nil },
+	})
+	var clock atomic.Int64
+	x.now = func() time.Time { return time.UnixMilli(clock.Add(300)) } // later at each look
+	total, mark := 0, int64(0)
+	write := func(generation string, first, count int) {
+		t.Helper()
+		var docs []searchsvc.Document
+		for i := range count {
+			docs = append(docs, tenantB(strconv.Itoa(first+i), "共同 "+strconv.Itoa(first+i), ""))
+		}
+		imported(t, x, generation, docs)
+		mark++
+		if err := x.Mark(t.Context(), generation, mark); err != nil {
+			t.Fatal(err)
+		}
+		sql.Mark = mark
+	}
+	reindex := func(generation string, count int) {
+		t.Helper()
+		if err := x.Create(t.Context(), generation); err != nil {
+			t.Fatal(err)
+		}
+		write(generation, 1, count)
+		if err := x.SetLive(t.Context(), generation); err != nil {
+			t.Fatal(err)
+		}
+		sql = waypost.ArticleIndex{Engine: x.Engine(), Live: generation, Mark: mark}
+		if err := x.Prune(t.Context(), generation); err != nil {
+			t.Fatal(err)
+		}
+		total = count
+	}
+	q := query("共同")
+	q.TenantID = "tenant-b"
+	check := func(whole bool) {
+		t.Helper()
+		found, err := x.Search(t.Context(), q)
+		if (whole || err == nil) && found.Total != total || err != nil && (whole || waypost.CodeOf(err) != waypost.CodeServiceUnavailable) {
+			t.Errorf("whole %t: %d of %d, %v", whole, found.Total, total, err)
+		}
+		if live, err := x.Live(t.Context()); err == nil && live != sql.Live {
+			t.Errorf("live %q", live)
+		}
+	}
+	restart := func() {
+		t.Helper()
+		server.restart()
+		if _, err := x.Search(t.Context(), q); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+			t.Errorf("before anything is replayed: %v", err)
+		}
+		for steps := 0; ; steps++ {
+			if len(server.pending) > 0 {
+				check(false)
+			}
+			if !server.replay() {
+				if steps == 0 {
+					t.Error("nothing was replayed")
+				}
+				break
+			}
+		}
+		check(true)
+	}
+	reindex("articles_1", 20)
+	check(true)
+	server.takeSnapshot()
+	for i := range 4 {
+		write("articles_1", 100*(i+1), 5)
+		total += 5
+	}
+	check(true)
+	restart()
+	if err := x.Delete(t.Context(), "articles_1", []string{"1"}); err != nil {
+		t.Fatal(err)
+	}
+	total--
+	write("articles_1", 900, 1)
+	total++
+	restart()
+	reindex("articles_2", 30)
+	check(true)
+	restart()
 }

@@ -22,19 +22,26 @@ import (
 type patience struct {
 	total time.Duration // over all nodes
 	try   time.Duration // at one node, as long as there is another to ask
+	// leaves: the last node gets no more time than the others, and one that did not answer in
+	// time is left out.
+	leaves bool
 }
 
 // The client that comes with Typesense can use several nodes too, but has data
 // races when it does, and a breaker that counts cancelled searches and then stays
 // open for a minute. So each node has a client of its own, without a breaker.
 var (
-	searching = patience{total: 5 * time.Second, try: 1500 * time.Millisecond}
+	searching = patience{total: 5 * time.Second, try: time.Second, leaves: true}
 	writing   = patience{total: 60 * time.Second, try: 15 * time.Second}
 )
 
 // restTime is how long a node that failed is asked only after all others. It is
 // also how long a node must go without a fault until it counts as well again.
 const restTime = 5 * time.Second
+
+// hungTime is how long a node that did not answer in time is left out. Then one search after
+// the other looks whether it answers again.
+const hungTime = time.Second
 
 // node is one server of a cluster.
 type node struct {
@@ -44,9 +51,15 @@ type node struct {
 
 	mu     sync.Mutex
 	ill    bool
+	hung   bool      // it did not answer in time when it failed last
 	since  time.Time // when it fell ill
 	failed time.Time // when it failed last
-	whole  time.Time // when it had all articles
+	probed bool      // a search looks whether it still hangs
+
+	whole   time.Time // when it had all articles
+	wholeOf string    // of this generation
+	lacks   time.Time // since when it lacks articles though no writes are queued
+	lost    bool      // for so long that they are lost
 }
 
 // do calls f with one node after the other until one succeeds: first with the node that
@@ -66,7 +79,14 @@ func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *
 	order := x.order()
 	for i, at := range order {
 		n := x.nodes[at]
+		if wait.leaves && !n.admits(x.now()) {
+			causes = append(causes, "Typesense at "+n.name+" did not answer in time a moment ago")
+			continue
+		}
 		err := n.try(ctx, wait, i == len(order)-1, f)
+		n.mu.Lock()
+		n.probed = false
+		n.mu.Unlock()
 		var wrong fault
 		switch {
 		case err == nil || !errors.As(err, &wrong):
@@ -77,7 +97,7 @@ func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *
 				x.worked(ctx, n)
 			}
 			return err
-		case !wrong.missing:
+		default:
 			x.failed(ctx, n, wrong)
 		}
 		causes = append(causes, "Typesense at "+n.name+" "+wrong.cause)
@@ -90,7 +110,7 @@ func (x *Index) do(ctx context.Context, wait patience, f func(context.Context, *
 
 // try returns a fault, an error that is no fault of the node, or nil.
 func (n *node) try(ctx context.Context, wait patience, last bool, f func(context.Context, *node) error) error {
-	if !last {
+	if !last || wait.leaves {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait.try)
 		defer cancel()
@@ -113,23 +133,44 @@ func (x *Index) order() []int {
 	return slices.Concat(well, resting)
 }
 
+// admits tells whether a search may ask a node: one that did not answer in time is left out,
+// but for one search at a time that looks whether it does now.
+func (n *node) admits(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.hung {
+		return true
+	}
+	if n.probed || now.Sub(n.failed) < hungTime {
+		return false
+	}
+	n.probed = true
+	return true
+}
+
 func (n *node) rests(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ill && now.Sub(n.failed) < restTime
 }
 
-// failed notes that a node failed. The first failure is logged.
+// failed notes that a node failed. The first failure is logged. A node that only lacks the
+// collection does not rest.
 func (x *Index) failed(ctx context.Context, n *node, wrong fault) {
 	now := x.now()
 	n.mu.Lock()
-	fresh := !n.ill
-	if fresh {
+	n.whole = time.Time{}
+	if wrong.missing {
+		n.mu.Unlock()
+		return
+	}
+	first := !n.ill
+	if first {
 		n.ill, n.since = true, now
 	}
-	n.failed, n.whole = now, time.Time{}
+	n.failed, n.hung = now, wrong.cause == late
 	n.mu.Unlock()
-	if fresh {
+	if first {
 		x.log.LogAttrs(ctx, slog.LevelWarn, "a Typesense node fails", slog.String("node", n.name), slog.String("error", wrong.cause))
 	}
 }
@@ -140,7 +181,7 @@ func (x *Index) worked(ctx context.Context, n *node) {
 	now := x.now()
 	n.mu.Lock()
 	healed := n.ill && now.Sub(n.failed) >= restTime
-	if healed {
+	if n.hung = false; healed {
 		n.ill = false
 	}
 	since := n.since
@@ -150,87 +191,125 @@ func (x *Index) worked(ctx context.Context, n *node) {
 	}
 }
 
-// wholeTime is how long a node that had all articles is not asked anew. A server that is
-// started again takes longer than that.
+// wholeTime is how long it counts that a node had all articles, and what SQL said. A server
+// that is started again takes longer than that until it answers.
 const wholeTime = 250 * time.Millisecond
+
+// lostTime is how long a node must lack articles, with no writes queued, until they count as
+// lost. A server that is started again has queued none for a tenth of a second before it
+// replays its log, and now and then in the midst of it.
+const lostTime = 10 * time.Second
+
+// known is what SQL said of the index.
+type known struct {
+	index waypost.ArticleIndex
+	at    time.Time
+}
+
+// read asks SQL how the index stands.
+func (x *Index) read(ctx context.Context) (waypost.ArticleIndex, error) {
+	at := x.now()
+	index, err := x.indexed(ctx)
+	if err != nil {
+		return index, fmt.Errorf("the database does not tell which articles are searched: %w", err)
+	}
+	x.known.Store(&known{index, at})
+	return index, nil
+}
+
+// searched is how the index stands, as SQL said it a moment ago. While SQL is away, what it
+// said last holds: nothing is indexed meanwhile.
+func (x *Index) searched(ctx context.Context) (waypost.ArticleIndex, error) {
+	last := x.known.Load()
+	if last != nil && x.now().Sub(last.at) < wholeTime {
+		return last.index, nil
+	}
+	index, err := x.read(ctx)
+	if err != nil && last != nil && ctx.Err() == nil {
+		return last.index, nil
+	}
+	return index, err
+}
 
 // holdsAll is a fault if a node may lack articles: a server that was started again, or is
 // behind the others, answers searches from the part of the log that it has replayed, and
-// says that it is healthy. It has all if no writes are queued, or if the mark of its
-// collection is the one that SQL knows, or a higher one: else the writes of the moment would
-// keep it from answering. A server that does not tell its queue, or not to this API key,
-// is used as it is.
-func (x *Index) holdsAll(ctx context.Context, n *node) error {
+// says that it is healthy, the leader, and has no writes queued. It has all if the mark of
+// its collection is the one that SQL knows, or a higher one.
+func (x *Index) holdsAll(ctx context.Context, n *node, index waypost.ArticleIndex) error {
+	at := x.now()
 	n.mu.Lock()
-	fresh := x.now().Sub(n.whole) < wholeTime
+	checked := n.wholeOf == index.Live && at.Sub(n.whole) < wholeTime
 	n.mu.Unlock()
-	if fresh {
+	if checked {
 		return nil
 	}
-	at := x.now()
-	queued, err := n.queued(ctx)
-	if err == nil && queued > 0 {
-		err = x.holdsIndexed(ctx, n, queued)
-	}
-	if err != nil {
-		return err
+	mark, err := n.mark(ctx, x.prefix+index.Live)
+	if err == nil && mark < index.Mark {
+		err = errBehind
 	}
 	n.mu.Lock()
-	n.whole = at
-	n.mu.Unlock()
-	return nil
+	defer n.mu.Unlock()
+	if n.whole, n.wholeOf = at, index.Live; err != nil {
+		n.whole = time.Time{}
+	}
+	return err
 }
 
-// holdsIndexed is a fault if a node with queued writes may lack what SQL says is indexed:
-// the alias names a generation of before, or the mark of its collection is lower.
-func (x *Index) holdsIndexed(ctx context.Context, n *node, queued int64) error {
-	behind := lacking(queued)
-	if x.indexed == nil {
-		return behind
-	}
-	// SQL is asked first: the engine has the mark that it answers with already.
-	index, err := x.indexed(ctx)
-	if err != nil {
-		return errUntold
-	}
-	collection, err := n.target(ctx, x.alias)
-	if err != nil {
-		return err
-	}
-	if collection == "" || !x.expects(index, collection) {
-		return behind
-	}
-	mark, err := n.mark(ctx, collection)
-	if err != nil {
-		return err
-	}
-	if mark < index.Mark {
-		return behind
-	}
-	return nil
-}
+var errBehind = fault{cause: "lacks articles: it replays its log, or is behind the other nodes"}
 
-// mark is the mark of a collection, 0 if it has none.
+// mark is the mark of a collection, 0 if it has none, and errBehind if there is no such
+// collection.
 func (n *node) mark(ctx context.Context, collection string) (int64, error) {
 	var there markDocument
 	err := read(&there)(n.http.GetDocument(ctx, collection, markKey))
-	if isMissing(err) {
+	switch _, said := answered(err); {
+	case isMissing(err) && strings.HasPrefix(said, noDocument):
 		return 0, nil
+	case isMissing(err):
+		return 0, errBehind
 	}
 	return there.Mark, err
 }
 
-func lacking(queued int64) fault {
-	return fault{cause: fmt.Sprintf("lacks articles: %d writes are queued", queued)}
+// mayBeLost is err, after noting since when the node lacks articles with no writes queued,
+// if err says that it lacks some.
+func (n *node) mayBeLost(ctx context.Context, now time.Time, err error) error {
+	lacks := errors.Is(err, errBehind)
+	if lacks {
+		queued, failed := n.queued(ctx)
+		lacks = failed == nil && queued == 0
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case !lacks:
+		n.lacks, n.lost = time.Time{}, false
+	case n.lacks.IsZero():
+		n.lacks = now
+	default:
+		n.lost = now.Sub(n.lacks) >= lostTime
+	}
+	return err
 }
 
-var errUntold = fault{cause: "has writes queued, and the database does not tell which articles it should have"}
+// found notes that a node lacks nothing.
+func (n *node) found() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lacks, n.lost = time.Time{}, false
+}
 
-// expects tells whether the alias may name a collection when all is replayed: that of the
-// live generation, or, until SQL knows that a reindex has ended, of the one that was built.
-func (x *Index) expects(index waypost.ArticleIndex, collection string) bool {
-	return index.Engine != x.Engine() || index.Live == "" || collection == x.prefix+index.Live ||
-		index.Building != "" && collection == x.prefix+index.Building
+// lost tells whether all nodes have lost the live generation.
+func (x *Index) lost() bool {
+	for _, n := range x.nodes {
+		n.mu.Lock()
+		lost := n.lost
+		n.mu.Unlock()
+		if !lost {
+			return false
+		}
+	}
+	return true
 }
 
 // queued is how many writes a node has not done yet, 0 if it does not say so.

@@ -7,47 +7,65 @@ import (
 	"waypost/searchsvc"
 )
 
-// plan is a keyword in Typesense's terms. Parts hold letters, digits, marks, `+`,
-// `#` and symbols outside ASCII only: nothing that means something in a query,
-// in a filter or in a value in backticks.
+// plan is a keyword in Typesense's terms. Tokens hold letters, digits, `+` and `#`, and kept
+// characters of runs only: nothing that means something in a query, in a filter or in a value in
+// backticks.
 type plan struct {
-	q         string
-	singles   []string // single CJK characters: no token of q finds them, a filter does
-	inName    []string // conditions that hold together if the name matches
-	splitJoin string
+	q       string
+	singles []string // characters of runs that stand alone: a filter finds them
+	inName  []string // conditions that hold together if the name matches
+	accents []string // conditions that hold together if the accents of the keyword are there
+	prefix  bool     // the last token of q is a beginning
+	typos   bool     // there are words in which typing errors are looked for, and no codes
 }
 
-// minPhrase is the length of a CJK run, in characters, that is more than one
-// pair.
+// minPhrase is the length of a run, in characters, that is more than one pair.
 const minPhrase = 3
 
+// newPlan makes a query of a keyword. The longest run of Chinese characters is a phrase, and typos are
+// allowed only if no word of the keyword is a code.
 func newPlan(k searchsvc.Keyword) plan {
-	p := plan{splitJoin: "fallback"}
+	p := plan{prefix: k.LastWord() >= 0}
+	codes := false
 	phrase := longestRun(k)
 	var pairsOfRuns, symbols, words []string
 	for i, part := range k.Parts {
 		switch part.Kind {
 		case searchsvc.PartWord:
-			words = append(words, part.Text)
-			p.inName = append(p.inName, wordInName(part, i == k.LastWord()))
+			bare := part.Sought()
+			codes, p.typos = codes || isCode(bare), p.typos || isCorrected(bare)
+			if i != k.LastWord() {
+				words = append(words, whole(bare))
+				p.inName = append(p.inName, "name:`"+whole(bare)+"`")
+				continue
+			}
+			words = append(words, beginning(bare))
+			p.inName = append(p.inName, "beginnings:`"+nameBeginning(bare, utf8.RuneCountInString(bare))+"`")
 		case searchsvc.PartSymbol:
-			symbols = append(symbols, part.Text)
-			p.inName = append(p.inName, "name:`"+part.Text+"`")
-		case searchsvc.PartCJK:
-			p.splitJoin = "off"
-			switch pairs := strings.Join(searchsvc.Pairs(part.Text), " "); {
-			case pairs == "":
-				p.singles = append(p.singles, part.Text)
-				p.inName = append(p.inName, "name:"+part.Text)
+			symbols = append(symbols, exact(part.Text))
+			p.inName = append(p.inName, "name:`"+exact(part.Text)+"`")
+		case searchsvc.PartRun:
+			pairs := searchsvc.Pairs(part.Text)
+			for i, pair := range pairs {
+				pairs[i] = exact(pair)
+			}
+			switch tokens := strings.Join(pairs, " "); {
+			case len(pairs) == 0:
+				p.singles = append(p.singles, exact(part.Text))
+				p.inName = append(p.inName, "name:`"+exact(part.Text)+"`")
 			case i == phrase:
-				p.q = `"` + pairs + `"`
-				p.inName = append(p.inName, "name:`"+pairs+"`")
+				p.q = `"` + tokens + `"`
+				p.inName = append(p.inName, "name:`"+tokens+"`")
 			default:
-				pairsOfRuns = append(pairsOfRuns, pairs)
-				p.inName = append(p.inName, "name:`"+pairs+"`")
+				pairsOfRuns = append(pairsOfRuns, tokens)
+				p.inName = append(p.inName, "name:`"+tokens+"`")
 			}
 		}
 	}
+	for _, word := range k.Accented() {
+		p.accents = append(p.accents, "(name:`"+exact(word)+"` || content:`"+exact(word)+"`)")
+	}
+	p.typos = p.typos && !codes
 	// Words are last, because the last token is the one that is a prefix.
 	tokens := append(append(pairsOfRuns, symbols...), words...)
 	p.q = strings.TrimSpace(p.q + " " + strings.Join(tokens, " "))
@@ -57,31 +75,38 @@ func newPlan(k searchsvc.Keyword) plan {
 	return p
 }
 
-// wordInName is the condition that a word is in the name, or at the beginning of one of
-// its words. Typesense looks at four of the words that begin so, so that beginnings are
-// words of a field of their own. A long one is found there with the accents as they were
-// typed, and by Typesense's own look with others too.
-func wordInName(word searchsvc.Part, beginning bool) string {
-	inName := "name:`" + word.Text + "`"
-	switch {
-	case !beginning:
-		return inName
-	case utf8.RuneCountInString(word.Text) <= maxBeginning:
-		return "beginnings:`" + word.Text + "`"
+// order says which hits come first: those with the accents of the keyword, and of both those
+// that hold all of it in their name, then the newest. The engine's own score cannot say that.
+func (p plan) order() string {
+	named := strings.Join(p.inName, " && ")
+	terms := "(" + named + "):1"
+	if len(p.accents) > 0 {
+		accents := strings.Join(p.accents, " && ")
+		terms = "(" + accents + " && " + named + "):3, (" + accents + "):2, " + terms
 	}
-	var indexed string
-	for indexed = range beginningsOf(word.Folded()) { // the last is the whole word
-	}
-	return "(beginnings:`" + indexed + "` || " + inName + " || name:" + word.Text + "*)"
+	return "_eval([" + terms + "]):desc,published_at:desc"
 }
 
-// longestRun is the index of the longest run of three CJK characters or more, -1
-// if there is none. It becomes the phrase: only one phrase in a query is
-// reliable.
+// isCode tells whether a word has letters and digits, as article numbers have: another one is
+// another thing, and no typing error. Typesense itself leaves words of digits alone.
+func isCode(word string) bool {
+	return strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789") != ""
+}
+
+// isCorrected tells whether typing errors are looked for in a word.
+func isCorrected(word string) bool {
+	return len(word) >= minLength1Typo && len(word) <= maxToken && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// longestRun is the index of the longest run of three characters or more, -1 if there is none.
+// It becomes the phrase: only one phrase in a query is reliable.
 func longestRun(k searchsvc.Keyword) int {
 	longest, length := -1, minPhrase-1
 	for i, part := range k.Parts {
-		if n := utf8.RuneCountInString(part.Text); part.Kind == searchsvc.PartCJK && n > length {
+		if part.Kind != searchsvc.PartRun {
+			continue
+		}
+		if n := len(searchsvc.Characters(part.Text)); n > length {
 			longest, length = i, n
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -48,7 +50,7 @@ type answer struct {
 	Error string `json:"error"`
 }
 
-// Search implements searchsvc.Index. For keywords with two runs of three CJK
+// Search implements searchsvc.Index. For keywords with two runs of three
 // characters or more, only the first 1,000 articles are looked through that hold
 // their pairs: what is behind them is neither found nor counted.
 func (x *Index) Search(ctx context.Context, q searchsvc.Query) (searchsvc.Found, error) {
@@ -83,40 +85,70 @@ func (x *Index) Search(ctx context.Context, q searchsvc.Query) (searchsvc.Found,
 	return out, nil
 }
 
-// uncheckedRuns are the runs of three CJK characters or more but the one that is the
+// uncheckedRuns are the runs of three characters or more but the one that is the
 // phrase: Typesense looks for their pairs in any order.
 func uncheckedRuns(k searchsvc.Keyword) []string {
 	var runs []string
 	phrase := longestRun(k)
 	for i, part := range k.Parts {
-		if i != phrase && part.Kind == searchsvc.PartCJK && utf8.RuneCountInString(part.Text) >= minPhrase {
+		if i != phrase && part.Kind == searchsvc.PartRun && len(searchsvc.Characters(part.Text)) >= minPhrase {
 			runs = append(runs, part.Text)
 		}
 	}
 	return runs
 }
 
-// holds tells whether an article holds runs of CJK.
+// holds tells whether an article holds runs.
 func holds(a waypost.Article, runs []string) bool {
 	name, content := searchsvc.Fold(a.Name), searchsvc.Fold(a.Content)
 	for _, run := range runs {
-		if !strings.Contains(name, run) && !strings.Contains(content, run) {
+		if !searchsvc.HoldsRun(name, run) && !searchsvc.HoldsRun(content, run) {
 			return false
 		}
 	}
 	return true
 }
 
-// ask has a node search: by GET, or by POST to where several searches are taken at
-// once if its URL would be too long.
+// ask has a node search the generation that SQL has as live.
 func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, error) {
-	send, err := x.request(searchParams(q))
+	if x.indexed == nil {
+		return x.askIn(ctx, x.alias, q, nil)
+	}
+	index, err := x.searched(ctx)
+	for again := false; ; again = true {
+		switch {
+		case err != nil && errors.Is(ctx.Err(), context.Canceled):
+			return searchsvc.Found{}, context.Canceled
+		case err != nil:
+			return searchsvc.Found{}, searchsvc.Unavailable(err)
+		case !x.ours(index):
+			return searchsvc.Found{}, searchsvc.Unavailable(errors.New("no articles are indexed in Typesense"))
+		}
+		found, failed := x.askIn(ctx, x.prefix+index.Live, q, func(ctx context.Context, n *node) error { return x.holdsAll(ctx, n, index) })
+		if again || waypost.CodeOf(failed) != waypost.CodeServiceUnavailable {
+			return found, failed
+		}
+		// What SQL said a moment ago may have been replaced and dropped.
+		before := index.Live
+		if index, err = x.read(ctx); err != nil || index.Live == before {
+			return found, failed
+		}
+	}
+}
+
+// askIn has a node that passes the check, if there is one, search a collection: by GET, or by
+// POST to where several searches are taken at once if its URL would be too long.
+func (x *Index) askIn(ctx context.Context, collection string, q searchsvc.Query, check func(context.Context, *node) error) (searchsvc.Found, error) {
+	send, err := x.request(collection, searchParams(q))
 	if err != nil {
 		return searchsvc.Found{}, err
 	}
 	var found answer
 	err = x.do(ctx, x.searching, func(ctx context.Context, n *node) (err error) {
-		if err = x.holdsAll(ctx, n); err == nil {
+		if check != nil {
+			err = check(ctx, n)
+		}
+		if err == nil {
 			found, err = send(ctx, n)
 		}
 		return err
@@ -131,29 +163,44 @@ func (x *Index) ask(ctx context.Context, q searchsvc.Query) (searchsvc.Found, er
 	for i, hit := range found.Hits {
 		out.Matches[i].Document = hit.Document.article()
 		for _, field := range hit.Highlights {
-			out.Matches[i].Words = append(out.Matches[i].Words, field.MatchedTokens...)
+			out.Matches[i].Words = append(out.Matches[i].Words, corrections(q.Keyword, field.MatchedTokens)...)
 		}
 	}
 	return out, nil
 }
 
-// request prepares a search for any node.
-func (x *Index) request(p *api.SearchCollectionParams) (func(context.Context, *node) (answer, error), error) {
-	request, err := api.NewSearchCollectionRequest(x.nodes[0].http.Server, x.alias, p)
+// corrections are the words that were matched because of typing errors.
+func corrections(k searchsvc.Keyword, matched []string) []string {
+	return slices.DeleteFunc(matched, func(token string) bool {
+		if strings.ContainsAny(token, "#+") {
+			return true
+		}
+		for i, part := range k.Parts {
+			if word := part.Sought(); token == word || i == k.LastWord() && strings.HasPrefix(token, word) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// request prepares a search of a collection for any node.
+func (x *Index) request(collection string, p *api.SearchCollectionParams) (func(context.Context, *node) (answer, error), error) {
+	request, err := api.NewSearchCollectionRequest(x.nodes[0].http.Server, collection, p)
 	if err != nil {
 		return nil, errors.New("the search cannot be written as a URL") // the cause holds the query
 	}
 	if len(request.URL.RawQuery) <= maxQueryString {
 		return func(ctx context.Context, n *node) (answer, error) {
 			var out answer
-			err := read(&out)(n.http.SearchCollection(ctx, x.alias, p))
+			err := read(&out)(n.http.SearchCollection(ctx, collection, p))
 			return complete(out, err)
 		}, nil
 	}
 	body, err := json.Marshal(map[string]any{"searches": []any{struct {
 		Collection string `json:"collection"`
 		*api.SearchCollectionParams
-	}{x.alias, p}}})
+	}{collection, p}}})
 	if err != nil {
 		return nil, errors.New("the search cannot be written as JSON")
 	}
@@ -192,14 +239,17 @@ func complete(a answer, err error) (answer, error) {
 const maxErrorBody = 64 << 10
 
 // read decodes a response of status 200 into v, and closes it.
-func read(v any) func(*http.Response, error) error {
+func read(v any) func(*http.Response, error) error { return readAs(http.StatusOK, v) }
+
+// readAs decodes a response of a status into v, and closes it.
+func readAs(status int, v any) func(*http.Response, error) error {
 	return func(r *http.Response, err error) error {
 		if err != nil {
 			return err
 		}
 		defer r.Body.Close()
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		if r.StatusCode != http.StatusOK || kind != "application/json" {
+		if r.StatusCode != status || kind != "application/json" {
 			body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 			return &typesense.HTTPError{Status: r.StatusCode, Body: body}
 		}
@@ -216,37 +266,50 @@ func searchParams(q searchsvc.Query) *api.SearchCollectionParams {
 	}
 	// Typesense takes a hundred operations in a filter, signs between conditions included.
 	for _, single := range text.singles {
-		filter += " && characters:" + single
+		filter += " && characters:`" + single + "`"
+	}
+	candidates, typos, highlighted := maxWords, "0", "none"
+	if text.typos {
+		// What the tokens are that were matched because of typing errors stands in the highlights.
+		typos, highlighted = "2", "name,content"
+	}
+	if i := q.Keyword.LastWord(); i >= 0 && utf8.RuneCountInString(q.Keyword.Parts[i].Sought()) < minLength1Typo {
+		candidates = maxShortWords
 	}
 	return &api.SearchCollectionParams{
 		Q:              new(text.q),
 		QueryBy:        new("name,content"),
 		QueryByWeights: new("3,1"),
 		FilterBy:       &filter,
-		// The engine's own score cannot say "title first, then newest".
-		SortBy:  new("_eval([(" + strings.Join(text.inName, " && ") + "):1]):desc,published_at:desc"),
-		Page:    new(min(q.Page, maxPage)),
-		PerPage: &q.PerPage,
+		SortBy:         new(text.order()),
+		Page:           new(min(q.Page, maxPage)),
+		PerPage:        &q.PerPage,
 
-		Prefix:              new("true"),
-		NumTypos:            new("2"),
-		MinLen1typo:         new(4),
+		Prefix:              new(strconv.FormatBool(text.prefix)),
+		NumTypos:            &typos,
+		MinLen1typo:         new(minLength1Typo),
 		MinLen2typo:         new(8),
 		TypoTokensThreshold: new(1),
 		DropTokensThreshold: new(0),
-		SplitJoinTokens:     &text.splitJoin,
-		// Pairs of CJK characters count as such tokens; they must match exactly.
+		SplitJoinTokens:     new("off"),
+		// Tokens of characters of runs, and those with #, must match exactly.
 		EnableTyposForAlphaNumericalTokens: new(false),
 		EnableTyposForNumericalTokens:      new(false),
-		MaxCandidates:                      new(100),
-		MaxFilterByCandidates:              new(10_000), // for the last word; 4 by default
+		MaxCandidates:                      &candidates,
+		MaxFilterByCandidates:              new(10_000),
 
-		HighlightFields:         new("name,content"),
+		HighlightFields:         &highlighted,
 		HighlightFullFields:     new("name"),
-		HighlightStartTag:       new(string(markStart)),
-		HighlightEndTag:         new(string(markEnd)),
 		HighlightAffixNumTokens: new(30),
 		SnippetThreshold:        new(30),
-		ExcludeFields:           new("tenant_key"),
+		ExcludeFields:           new("tenant_key,name,content,beginnings,characters"),
 	}
 }
+
+// Bounds of how many words a beginning stands for: each costs a search of its own. Many more
+// words begin with one to three letters, in which typing errors are not looked for.
+const (
+	minLength1Typo = 4
+	maxWords       = 250
+	maxShortWords  = 1000
+)

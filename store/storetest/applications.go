@@ -59,7 +59,7 @@ var applicationTests = []test{
 		equal(t, "keys", third.Application.Keys, []waypost.KeyInfo{
 			{AccessKey: second.AccessKey, CreatedAt: f.clock.Now()}, {AccessKey: third.AccessKey, CreatedAt: f.clock.Now()},
 		})
-		for _, err := range together(8, func(int) error { _, err := f.RotateKey(t.Context(), "", first.Application.ID); return err }) {
+		for _, err := range atOnce(8, func(int) error { _, err := f.RotateKey(t.Context(), "", first.Application.ID); return err }) {
 			ok(t, err)
 		}
 		list := must[[]waypost.Application](t)(f.Applications(t.Context(), "acme"))

@@ -160,12 +160,12 @@ var articleIndexTests = []test{
 			delay = min(2*delay, time.Hour)
 		}
 		f.clock.Advance(time.Millisecond)
-		f.put(t, named("fresh")) // before what was deferred, though that is older
-		f.settled(t, "fresh bad")
+		f.put(t, named("new")) // before what was deferred, though that is older
+		f.settled(t, "new bad")
 		ok(t, f.DeferArticleChanges(t.Context(), "p1", bad))
-		f.settled(t, "fresh")
+		f.settled(t, "new")
 		f.put(t, named("bad")) // perhaps it is good now
-		bad = f.settled(t, "bad fresh")[:1]
+		bad = f.settled(t, "bad new")[:1]
 		equal(t, "tries", bad[0].Tries, 0)
 		n, _, err := f.PendingArticleChanges(t.Context())
 		ok(t, err)
@@ -205,7 +205,7 @@ var articleIndexTests = []test{
 
 		got := 0
 		var mu sync.Mutex
-		for _, err := range together(8, func(i int) error {
+		for _, err := range atOnce(8, func(i int) error {
 			_, held, err := f.HoldArticleIndex(t.Context(), fmt.Sprint("q", i), "e1", false, leaseTTL)
 			mu.Lock()
 			defer mu.Unlock()
@@ -217,6 +217,22 @@ var articleIndexTests = []test{
 			ok(t, err)
 		}
 		equal(t, "holders", got, 1)
+	}},
+	{"an installation has one name", func(t *testing.T, f *fixture) {
+		names := make([]string, 8)
+		for _, err := range atOnce(len(names), func(i int) (err error) {
+			names[i], err = f.Installation(t.Context())
+			return err
+		}) {
+			ok(t, err)
+		}
+		f.hold(t, "p1", "e1")
+		again := must[string](t)(f.Installation(t.Context()))
+		for _, name := range names {
+			if name == "" || name != again {
+				t.Errorf("names %q, then %q", names, again)
+			}
+		}
 	}},
 	{"each holder has a higher epoch", func(t *testing.T, f *fixture) {
 		epoch := func(what string, ix waypost.ArticleIndex, want int64) {
@@ -369,7 +385,7 @@ var articleIndexTests = []test{
 	{"an index that follows misses nothing", followArticles},
 }
 
-// copyIndex is an index as far as this suite needs one: what it was told last.
+// copyIndex is an index as far as this suite needs one: the articles that it got last.
 type copyIndex map[int64]waypost.IndexedArticle
 
 func (c copyIndex) apply(changes []waypost.ArticleChange) {

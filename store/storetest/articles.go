@@ -183,7 +183,7 @@ var articleTests = []test{
 		}
 	}},
 	{"one of many organisations gets a tenant", func(t *testing.T, f *fixture) {
-		errs := together(8, func(i int) error {
+		errs := atOnce(8, func(i int) error {
 			sc := waypost.Scope{Org: fmt.Sprint("org", i), Stage: waypost.StageRelease}
 			if i%2 == 0 {
 				_, _, err := f.PutArticle(t.Context(), sc, article("a"), nil)
@@ -202,13 +202,13 @@ var articleTests = []test{
 		equal(t, "articles", n, 1)
 	}},
 	{"one of many puts makes the article", func(t *testing.T, f *fixture) {
-		for _, err := range together(8, func(i int) error {
+		for _, err := range atOnce(8, func(i int) error {
 			_, _, err := f.PutArticle(t.Context(), scope, article("b"), nil)
 			return err
 		}) {
 			ok(t, err)
 		}
-		onePasses(t, together(8, func(i int) error {
+		onePasses(t, atOnce(8, func(i int) error {
 			_, _, err := f.PutArticle(t.Context(), scope, article("a"), func(current *waypost.Article) error {
 				if current != nil {
 					return waypost.Errorf(waypost.CodeConflict, "", "there already")
@@ -309,7 +309,7 @@ var articleTests = []test{
 	}},
 	{"imports and puts of the same articles at once", func(t *testing.T, f *fixture) {
 		const writers, n = 6, 40
-		for _, err := range together(writers, func(w int) error {
+		for _, err := range atOnce(writers, func(w int) error {
 			articles := make([]waypost.Article, n)
 			for i := range articles {
 				// Each in another order, and of tenants that are new.

@@ -72,7 +72,7 @@ var attemptTests = []test{
 		equal(t, "sending", f.sending(t, key), waypost.Sending{MessageID: o.Delivery.MessageID, Status: waypost.DeliveryCanceled, Round: 1})
 	}},
 	{"late outcome of a superseded one", func(t *testing.T, f *fixture) {
-		// Attempts 1 and 2 are cut off, 3 fails; then the first two are heard of.
+		// Attempts 1 and 2 are cut off, 3 fails; then the outcomes of the first two are recorded.
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
 		for attempt := 2; attempt <= 3; attempt++ {
@@ -101,7 +101,7 @@ var attemptTests = []test{
 		equal(t, "attempts", after.Attempts, 3)
 		equal(t, "all", []int{attempts[0].HTTPStatus, attempts[1].HTTPStatus, attempts[2].HTTPStatus}, []int{404, 200, 503})
 
-		// None of them is news any more.
+		// Their outcomes were recorded before: recording them again changes nothing.
 		for attempt := 1; attempt <= 3; attempt++ {
 			f.record(t, f.failed(key, attempt))
 		}

@@ -78,7 +78,7 @@ func testAuditedEnrollments(t *testing.T, f *fixture) {
 		byEach[i], leads[i] = ada, f.lead(t)
 		byEach[i].Actor = fmt.Sprint("person ", i)
 	}
-	for _, err := range together(len(byEach), func(i int) error {
+	for _, err := range atOnce(len(byEach), func(i int) error {
 		_, err := f.Enroll(t.Context(), byEach[i], waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i]}, waypost.Reentry{})
 		return err
 	}) {

@@ -343,7 +343,7 @@ var capTests = []test{
 		}
 		var mu sync.Mutex
 		opened, skipped := map[int64]int{}, 0
-		for _, err := range together(batches, func(b int) error {
+		for _, err := range atOnce(batches, func(b int) error {
 			answer, err := f.OpenAttempts(t.Context(), all[b])
 			mu.Lock()
 			defer mu.Unlock()

@@ -70,7 +70,7 @@ var cohortTests = []test{
 		ids := f.enroll(t, f.journey(t), 3)
 		claimed := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
 		stale := must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))
-		equal(t, "fresh claim", len(stale), 0)
+		equal(t, "just claimed", len(stale), 0)
 		f.clock.Advance(time.Minute)
 		// A member that the workflow has moved already belongs to it nevertheless.
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(ids[1], 1, waypost.EnrollmentWaiting)}))
@@ -92,7 +92,7 @@ var cohortTests = []test{
 		f.clock.Advance(time.Minute)
 		limit := f.clock.Now().Add(-time.Second)
 		found := make([][]string, 6)
-		for _, err := range together(len(found), func(i int) error {
+		for _, err := range atOnce(len(found), func(i int) error {
 			for range 20 {
 				cohorts, err := f.StaleCohorts(t.Context(), limit, 3)
 				if err != nil {
@@ -117,7 +117,7 @@ var cohortTests = []test{
 			want = append(want, f.enroll(t, f.journey(t), 80)...)
 		}
 		claimed := make([][]string, 8)
-		for _, err := range together(len(claimed), func(i int) error {
+		for _, err := range atOnce(len(claimed), func(i int) error {
 			for {
 				c, err := f.ClaimCohort(t.Context())
 				if err != nil {
@@ -151,7 +151,7 @@ var cohortTests = []test{
 		for i := range leads {
 			leads[i] = f.lead(t)
 		}
-		for _, err := range together(8, func(i int) error {
+		for _, err := range atOnce(8, func(i int) error {
 			for n := range 25 {
 				if i < 4 {
 					_, err := f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: leads[i*25+n]}, waypost.Reentry{})
@@ -171,7 +171,7 @@ var cohortTests = []test{
 				for _, m := range c.Members {
 					batch = append(batch, f.progress(m.EnrollmentID, 1, waypost.EnrollmentCompleted))
 				}
-				errs := together(2, func(i int) error {
+				errs := atOnce(2, func(i int) error {
 					if i == 0 {
 						return f.MarkStarted(t.Context(), c.ID)
 					}
@@ -234,7 +234,7 @@ func testEnrollClaimed(t *testing.T, f *fixture) {
 		}
 		other := in
 		other.LeadsID = f.lead(t)
-		onePasses(t, together(8, func(int) error {
+		onePasses(t, atOnce(8, func(int) error {
 			_, _, err := f.EnrollClaimed(t.Context(), scope, other, waypost.Reentry{Policy: waypost.ReentryNever})
 			return err
 		}))
@@ -270,7 +270,7 @@ func testFormCohort(t *testing.T, f *fixture) {
 	equal(t, "alone", alone, waypost.Cohort{ID: ids[3], Version: claimed.Version, Members: part.Members})
 	rest := must[waypost.Cohort](t)(f.FormCohort(t.Context(), *claimed))
 	equal(t, "rest", rest.Members, claimed.Members[:3])
-	f.clock.Advance(time.Second) // notices for several gather
+	f.clock.Advance(time.Second) // notices for several wait for others
 	equal(t, "told before the start", len(f.notices(t)), 0)
 	ok(t, f.MarkStarted(t.Context(), rest.ID))
 	equal(t, "told of the end", f.notices(t), []waypost.Notice{{WorkflowID: rest.ID, EnrollmentID: ids[1]}})

@@ -266,7 +266,7 @@ var controlTests = []test{
 		at(10, func() { must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, launch)) })
 		at(20, func() { must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey)) })
 		at(30, func() { must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, launch, true)) })
-		equal(t, "rung by the launch", len(f.notices(t)), 0) // gathering
+		equal(t, "signaled by the launch", len(f.notices(t)), 0) // notices wait for others
 		at(40, func() { must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, id)) })
 		at(50, func() { must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, false)) })
 		at(60, func() { must[waypost.Enrollment](t)(f.ResumeEnrollment(t.Context(), scope, id, true)) })
@@ -288,10 +288,10 @@ var controlTests = []test{
 		slices.Sort(step.Held)
 		equal(t, "held", step, waypost.LaunchStep{Held: []string{journey, l.ID}})
 		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, false))
-		equal(t, "rung", f.notices(t), []waypost.Notice{{WorkflowID: l.ID}})
+		equal(t, "signaled", f.notices(t), []waypost.Notice{{WorkflowID: l.ID}})
 		equal(t, "still held", must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), l.ID, 1)), waypost.LaunchStep{Held: []string{l.ID}})
 		must[waypost.Launch](t)(f.ResumeLaunch(t.Context(), scope, l.ID, false))
-		equal(t, "rung", f.notices(t), []waypost.Notice{{WorkflowID: l.ID}})
+		equal(t, "signaled", f.notices(t), []waypost.Notice{{WorkflowID: l.ID}})
 		equal(t, "goes on", must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), l.ID, 1)).Enrolled, 1)
 	}},
 	{"cancel a launch", func(t *testing.T, f *fixture) {
@@ -339,12 +339,12 @@ var controlTests = []test{
 		equal(t, "completed", f.status(t, done), waypost.EnrollmentCompleted)
 		equal(t, "bystander", f.status(t, bystander), waypost.EnrollmentPending)
 		f.clock.Advance(time.Second)
-		told := f.notices(t)
-		for _, n := range told {
+		notified := f.notices(t)
+		for _, n := range notified {
 			equal(t, "notice", n, waypost.Notice{WorkflowID: cohorts[0].ID}) // those that were not claimed have none
 		}
-		if len(told) == 0 || len(told) > (waypost.MaxLaunchCohort-1)/7+2 {
-			t.Fatalf("%d notices", len(told))
+		if len(notified) == 0 || len(notified) > (waypost.MaxLaunchCohort-1)/7+2 {
+			t.Fatalf("%d notices", len(notified))
 		}
 		equal(t, "never starts", len(f.claimAll(t, 100)), 0)
 		f.clock.Advance(time.Hour)
@@ -401,21 +401,21 @@ var controlTests = []test{
 		launch, cohorts := f.enrolled(t, journey, 2)
 		id, bystander := cohorts[0].Members[0].EnrollmentID, f.enroll(t, f.journey(t), 1)[0]
 		visit := 0
-		fresh := func(id string) waypost.Opening {
+		unopened := func(id string) waypost.Opening {
 			visit++
 			e := f.enrollment(t, id)
 			_, o := f.touchpoint(t, id, e.JourneyID)
 			o.Visit, o.Delivery.LaunchID = visit, e.LaunchID
 			return o
 		}
-		retry := fresh(id)
+		retry := unopened(id)
 		f.open(t, retry)
 		f.record(t, f.retrying(retry.Touchpoint, 1))
 		retry.Attempt = 2
 		before := f.sending(t, retry.Touchpoint)
 		check := func(what string, stopped bool) {
 			t.Helper()
-			first, other := fresh(id), fresh(bystander)
+			first, other := unopened(id), unopened(bystander)
 			answer := must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), []waypost.Opening{first, other, retry}))
 			equal(t, what+": of another journey", answer[other.Touchpoint].Open != nil, true)
 			equal(t, what, answer[first.Touchpoint].Held, stopped)
@@ -450,7 +450,7 @@ var controlTests = []test{
 		// A journey that goes on: whoever comes after the cancel is sent to.
 		f.clock.Advance(time.Millisecond)
 		id = f.enroll(t, journey, 1)[0]
-		retry = fresh(bystander)
+		retry = unopened(bystander)
 		check("after the cancel", false)
 	}},
 	{"many neighbours", func(t *testing.T, f *fixture) {
@@ -484,7 +484,7 @@ var controlTests = []test{
 		for _, journey := range journeys {
 			must[waypost.Journey](t)(f.CancelJourney(t.Context(), scope, journey))
 		}
-		for _, err := range together(4, func(i int) error {
+		for _, err := range atOnce(4, func(i int) error {
 			for range 60 {
 				if _, err := f.SweepCanceled(t.Context(), 5+i); err != nil {
 					return err
@@ -514,7 +514,7 @@ var controlTests = []test{
 		}
 		for round := range 8 {
 			l := f.launch(t, journey, leads...)
-			errs := together(5, func(i int) error {
+			errs := atOnce(5, func(i int) error {
 				switch i {
 				case 0, 1:
 					for {
@@ -615,12 +615,12 @@ func testCancelJourney(t *testing.T, f *fixture) {
 	after := f.enroll(t, journey, 1)[0]
 	later := f.launch(t, journey, f.lead(t))
 	must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), later.ID, 10))
-	var told []string
+	var notified []string
 	for _, n := range f.notices(t) {
-		told = append(told, n.WorkflowID)
+		notified = append(notified, n.WorkflowID)
 	}
-	slices.Sort(told)
-	equal(t, "launches are told once", told, slices.Sorted(slices.Values([]string{launch, waiting.ID})))
+	slices.Sort(notified)
+	equal(t, "launches are told once", notified, slices.Sorted(slices.Values([]string{launch, waiting.ID})))
 	check := func(when string) {
 		t.Helper()
 		for _, id := range slices.Concat(old[55:], pending, []string{cohorts[0].Members[0].EnrollmentID}) {
@@ -643,13 +643,13 @@ func testCancelJourney(t *testing.T, f *fixture) {
 	}
 	check("after it")
 	f.clock.Advance(time.Second)
-	told = nil
+	notified = nil
 	for _, n := range f.notices(t) {
-		told = append(told, n.WorkflowID)
+		notified = append(notified, n.WorkflowID)
 		equal(t, "notice", n, waypost.Notice{WorkflowID: n.WorkflowID})
 	}
-	slices.Sort(told)
-	equal(t, "workflows are told", slices.Compact(told), slices.Sorted(slices.Values([]string{c.ID, cohorts[0].ID})))
+	slices.Sort(notified)
+	equal(t, "workflows are told", slices.Compact(notified), slices.Sorted(slices.Values([]string{c.ID, cohorts[0].ID})))
 	equal(t, "enrolls nobody", must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), waiting.ID, 10)), waypost.LaunchStep{Canceled: true})
 	next := must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
 	for _, m := range next.Members {
@@ -669,27 +669,27 @@ func testCancelJourney(t *testing.T, f *fixture) {
 }
 
 // testHoldAgainstResume lets a hold meet a resume: either the workflow is held and
-// rung, or neither.
+// signaled, or neither.
 func testHoldAgainstResume(t *testing.T, f *fixture) {
-	const lanes, rounds = 4, 60
-	var journeys [lanes]string
-	for i := range lanes {
+	const loops, rounds = 4, 60
+	var journeys [loops]string
+	for i := range loops {
 		journeys[i] = f.journey(t)
 	}
-	held := make([]map[string]bool, lanes)
-	for _, err := range together(lanes, func(lane int) error {
-		held[lane] = map[string]bool{}
+	held := make([]map[string]bool, loops)
+	for _, err := range atOnce(loops, func(loop int) error {
+		held[loop] = map[string]bool{}
 		for round := range rounds {
-			if _, err := f.PauseJourney(t.Context(), scope, journeys[lane]); err != nil {
+			if _, err := f.PauseJourney(t.Context(), scope, journeys[loop]); err != nil {
 				return err
 			}
 			var found [3][]string
-			for _, err := range together(4, func(i int) (err error) {
+			for _, err := range atOnce(4, func(i int) (err error) {
 				if i == 3 {
-					_, err = f.ResumeJourney(t.Context(), scope, journeys[lane], true)
+					_, err = f.ResumeJourney(t.Context(), scope, journeys[loop], true)
 					return err
 				}
-				found[i], err = f.Hold(t.Context(), fmt.Sprint(lane, " ", round, " ", i), []string{journeys[lane]})
+				found[i], err = f.Hold(t.Context(), fmt.Sprint(loop, " ", round, " ", i), []string{journeys[loop]})
 				return err
 			}) {
 				if err != nil {
@@ -698,7 +698,7 @@ func testHoldAgainstResume(t *testing.T, f *fixture) {
 			}
 			for i, targets := range found {
 				if len(targets) > 0 {
-					held[lane][fmt.Sprint(lane, " ", round, " ", i)] = true
+					held[loop][fmt.Sprint(loop, " ", round, " ", i)] = true
 				}
 			}
 		}
@@ -706,21 +706,21 @@ func testHoldAgainstResume(t *testing.T, f *fixture) {
 	}) {
 		ok(t, err)
 	}
-	rung := map[string]int{}
+	signaled := map[string]int{}
 	for _, n := range f.notices(t) {
-		rung[n.WorkflowID]++
+		signaled[n.WorkflowID]++
 	}
 	total := 0
-	for lane := range lanes {
-		for workflow := range held[lane] {
-			if rung[workflow] != 1 {
-				t.Errorf("workflow %s is held and was rung %d times", workflow, rung[workflow])
+	for loop := range loops {
+		for workflow := range held[loop] {
+			if signaled[workflow] != 1 {
+				t.Errorf("workflow %s is held and was signaled %d times", workflow, signaled[workflow])
 			}
 			total++
 		}
 	}
-	equal(t, "rung", len(rung), total)
-	t.Logf("%d of %d calls held", total, 3*lanes*rounds)
+	equal(t, "signaled", len(signaled), total)
+	t.Logf("%d of %d calls held", total, 3*loops*rounds)
 }
 
 // testCancelAgainstEverything cancels enrollments in two ways while their attempts
@@ -735,7 +735,7 @@ func testCancelAgainstEverything(t *testing.T, f *fixture) {
 		key, o := f.touchpoint(t, id, journey)
 		openings, keys = append(openings, o), append(keys, key)
 	}
-	for _, err := range together(7, func(i int) error {
+	for _, err := range atOnce(7, func(i int) error {
 		for round := range 6 {
 			var err error
 			switch i {

@@ -325,7 +325,7 @@ var deliveryTests = []test{
 		}
 		for attempt := 1; attempt <= 2; attempt++ {
 			answers := make([]map[waypost.Touchpoint]waypost.Sending, 6)
-			for _, err := range together(len(answers), func(i int) (err error) {
+			for _, err := range atOnce(len(answers), func(i int) (err error) {
 				mine := slices.Clone(batch)
 				if i%2 == 1 {
 					slices.Reverse(mine)
@@ -365,7 +365,7 @@ var deliveryTests = []test{
 		}
 		_, err := f.OpenAttempts(t.Context(), openings)
 		ok(t, err)
-		for _, err := range together(9, func(i int) error {
+		for _, err := range atOnce(9, func(i int) error {
 			var records []waypost.AttemptRecord
 			for _, id := range ids {
 				key := waypost.Touchpoint{EnrollmentID: id, Visit: 1}

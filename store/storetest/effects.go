@@ -61,7 +61,7 @@ var effectTests = []test{
 			events := must[[]waypost.Event](t)(f.ListEvents(t.Context(), scope, waypost.EventFilter{LeadsID: e.LeadsID}, waypost.Page{}))
 			equal(t, "events", len(events), 1)
 			want := b.Items[i].Event
-			want.AcceptedAt, want.Seq = b.At.Add(-time.Microsecond), events[0].Seq
+			want.OccurredAt, want.AcceptedAt, want.Seq = b.At.Add(-time.Microsecond), b.At.Add(-time.Microsecond), events[0].Seq
 			equal(t, "event", events[0], want)
 		}
 		recorded := must[map[waypost.Touchpoint]waypost.TimelineEntry](t)(f.RecordedEffects(t.Context(), b.Items))
@@ -99,7 +99,7 @@ var effectTests = []test{
 		journey := f.journey(t)
 		_, ids := f.started(t, journey, 4)
 		b := f.effects(t, journey, ids...)
-		for _, err := range together(8, func(i int) error {
+		for _, err := range atOnce(8, func(i int) error {
 			one := b
 			one.Items = b.Items[i%2 : i%2+1]
 			if _, err := f.UpdateLeadAt(t.Context(), one, setRemark); err != nil {

@@ -256,7 +256,7 @@ var onwardTests = []test{
 			b := visit(f.onward(t, from, into, waypost.Reentry{Policy: policy}, ids...), 10+i)
 			// Two runs of one batch, in whatever order: both say the same.
 			answers := make([]map[waypost.Touchpoint]waypost.OnwardResult, 6)
-			for _, err := range together(len(answers), func(i int) (err error) {
+			for _, err := range atOnce(len(answers), func(i int) (err error) {
 				mine := b
 				mine.Items = slices.Clone(b.Items)
 				if i%2 == 1 {
@@ -284,7 +284,7 @@ var onwardTests = []test{
 			leads[id] = f.enrollment(t, id).LeadsID
 		}
 		var passed [8]map[waypost.Touchpoint]waypost.OnwardResult
-		for _, err := range together(2*len(passed), func(i int) (err error) {
+		for _, err := range atOnce(2*len(passed), func(i int) (err error) {
 			if i >= len(passed) {
 				var progress []waypost.Progress
 				for _, id := range ids {

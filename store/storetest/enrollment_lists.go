@@ -56,8 +56,8 @@ type crowd struct {
 	half                    time.Time // when half of them were made
 }
 
-// gather makes a crowd.
-func (f *fixture) gather(t *testing.T) (c crowd) {
+// makeCrowd stores a crowd.
+func (f *fixture) makeCrowd(t *testing.T) (c crowd) {
 	for range 5 {
 		c.leads = append(c.leads, f.lead(t))
 	}
@@ -132,7 +132,7 @@ func (f *fixture) ofLaunch(t *testing.T, c *crowd, launch string) (ids []string)
 
 // testEnrollmentLists compares lists with what a look at each enrollment says.
 func testEnrollmentLists(t *testing.T, f *fixture) {
-	c := f.gather(t)
+	c := f.makeCrowd(t)
 	var all []waypost.Enrollment
 	for _, id := range c.ids {
 		all = append(all, f.enrollment(t, id))
@@ -219,7 +219,7 @@ func (f *fixture) enrollmentPages(t *testing.T, filter waypost.EnrollmentFilter,
 	}
 }
 
-// matches says it plainly.
+// matches evaluates a filter on one enrollment, without an index.
 func matches(f waypost.EnrollmentFilter, e waypost.Enrollment) bool {
 	stands := f.NodeID == "" || f.NodeID == e.NodeID && (e.EndedAt == nil || len(f.Statuses) > 0)
 	return stands && (f.JourneyID == "" || f.JourneyID == e.JourneyID) && (f.Version == 0 || f.Version == e.Version) &&

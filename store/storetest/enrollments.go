@@ -80,21 +80,21 @@ var enrollmentTests = []test{
 		for _, policy := range []waypost.ReentryPolicy{waypost.ReentryAfterExit, waypost.ReentryNever} {
 			for range 3 {
 				e := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: f.lead(t)}
-				onePasses(t, together(8, func(int) error {
+				onePasses(t, atOnce(8, func(int) error {
 					_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: policy})
 					return err
 				}))
 			}
 		}
 		e := waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: f.lead(t)}
-		for _, err := range together(8, func(int) error {
+		for _, err := range atOnce(8, func(int) error {
 			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways})
 			return err
 		}) {
 			ok(t, err)
 		}
 		e.LeadsID = f.lead(t)
-		onePasses(t, together(8, func(int) error {
+		onePasses(t, atOnce(8, func(int) error {
 			_, err := f.Enroll(t.Context(), scope, e, waypost.Reentry{Policy: waypost.ReentryAlways, Every: waypost.Duration(time.Hour)})
 			return err
 		}))

@@ -147,10 +147,13 @@ var enteredTests = []test{
 				equal(t, what, list[n-1].Version, version)
 			}
 		}
+		last := func() waypost.Enrollment { return f.enrollments(t, journey)[n-1] }
 		begins("the first version", 1)
 		must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
-		begins("paused", 0)
+		begins("paused", 1)
+		equal(t, "it waits for the resume", last().Status, waypost.EnrollmentPaused)
 		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, false))
+		equal(t, "it goes on", last().Status, waypost.EnrollmentPending)
 		begins("resumed", 1)
 		// Who has entered before the next version, and is looked at after it, enters that.
 		f.clock.Advance(time.Second)
@@ -234,7 +237,7 @@ var enteredTests = []test{
 		}
 		f.enrolledIn(t, exiting, leads...)
 		f.clock.Advance(time.Second)
-		for _, err := range together(len(leads)+8, func(i int) error {
+		for _, err := range atOnce(len(leads)+8, func(i int) error {
 			if i < len(leads) {
 				for _, plan := range []string{"gold", "silver", "gold"} {
 					_, err := f.UpdateLead(t.Context(), scope, leads[i], func(l waypost.Lead) (waypost.LeadFields, []string, error) {
@@ -286,7 +289,7 @@ var enteredTests = []test{
 			journeys[i] = must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "Cart", []byte(`{}`))).ID
 		}
 		f.SetEntrances(totals{})
-		for _, err := range together(len(leads)+len(journeys), func(i int) error {
+		for _, err := range atOnce(len(leads)+len(journeys), func(i int) error {
 			if i < len(leads) {
 				_, err := f.UpdateLead(t.Context(), scope, leads[i], func(l waypost.Lead) (waypost.LeadFields, []string, error) {
 					l.CustomFields = map[string]any{"plan": "gold"}

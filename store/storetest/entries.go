@@ -102,7 +102,7 @@ var entryTests = []test{
 		e := cartOf(lead, "e1", 60.5, "c1")
 		e.Depth = 4
 		accepted := f.clock.Now()
-		equal(t, "fresh", must[bool](t)(f.AcceptEvent(t.Context(), by, e)), true)
+		equal(t, "stored", must[bool](t)(f.AcceptEvent(t.Context(), by, e)), true)
 		f.clock.Advance(time.Second)
 		equal(t, "again", must[bool](t)(f.AcceptEvent(t.Context(), by, e)), false)
 		must[bool](t)(f.AcceptEvent(t.Context(), by, cartOf(lead, "too small", 50.0, "c2")))
@@ -117,8 +117,8 @@ var entryTests = []test{
 		}
 		equal(t, "those of a test lead, which do not count", len(f.enrollments(t, journey)), 3)
 		got := must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), []string{list[0].ID}))[list[0].ID]
-		equal(t, "event", *got.Event, waypost.Event{EventID: "e1", Name: "cart", LeadsID: lead, Properties: e.Properties, AcceptedAt: accepted})
-		equal(t, "entry", got.Entry, waypost.Entry{Kind: waypost.EntryEvent, Event: "cart", EventID: "e1"})
+		equal(t, "event", *got.Event, waypost.Event{EventID: "e1", Name: "cart", LeadsID: lead, Properties: e.Properties, OccurredAt: accepted, AcceptedAt: accepted})
+		equal(t, "entry", got.Entry, waypost.Entry{Kind: waypost.EntryEvent, Event: "cart", EventID: "e1", OccurredAt: accepted})
 		equal(t, "application, key, depth", []any{got.AppID, got.EntryKey, got.Depth, got.Status}, []any{"app_7", "c1", 4, waypost.EnrollmentPending})
 		equal(t, "another key", list[1].EntryKey, "c3")
 		c := f.sums(t, journey)
@@ -137,7 +137,7 @@ var entryTests = []test{
 		lead := f.lead(t)
 		const events, repeats = 20, 4
 		claims := make([]int, events*repeats)
-		for _, err := range together(events*repeats, func(i int) (err error) {
+		for _, err := range atOnce(events*repeats, func(i int) (err error) {
 			e := cartOf(lead, fmt.Sprint("e", i%events), 60.0, fmt.Sprint("c", i%events))
 			switch i / events {
 			case 0:
@@ -181,6 +181,22 @@ var entryTests = []test{
 		}
 		equal(t, "each is started once", started, 2*events)
 	}},
+	{"a paused journey", func(t *testing.T, f *fixture) {
+		created, changed := f.beginning(t, waypost.EntryRule{Kind: waypost.EntryLeadCreated}), f.beginning(t, waypost.EntryRule{Kind: waypost.EntryLeadChanged})
+		for _, journey := range []string{created, changed} {
+			must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
+		}
+		lead := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Vera"}, nil))
+		f.plan(t, lead.LeadsID, "gold")
+		for _, journey := range []string{created, changed} {
+			list := f.enrollments(t, journey)
+			if len(list) != 1 || list[0].Status != waypost.EnrollmentPaused {
+				t.Fatalf("a lead that was created and changed has %+v", list)
+			}
+			must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, true))
+			equal(t, "resumed", f.status(t, list[0].ID), waypost.EnrollmentPending)
+		}
+	}},
 	{"what is published", func(t *testing.T, f *fixture) {
 		journey := f.beginning(t, cart)
 		n := 0
@@ -199,8 +215,12 @@ var entryTests = []test{
 		}
 		begins("the first version", 1)
 		must[waypost.Journey](t)(f.PauseJourney(t.Context(), scope, journey))
-		begins("paused", 0)
+		begins("paused", 1)
+		waiting := f.enrollments(t, journey)[1].ID
+		equal(t, "it waits for the resume", f.status(t, waiting), waypost.EnrollmentPaused)
+		equal(t, "it counts", f.sums(t, journey).Begun[waypost.EntryEvent], 2)
 		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, false))
+		equal(t, "it goes on", f.status(t, waiting), waypost.EnrollmentPending)
 		begins("resumed", 1)
 		equal(t, "version", f.republish(t, journey, `{"least":55}`, cart), 2)
 		begins("the second version", 2)
@@ -220,7 +240,7 @@ var entryTests = []test{
 	}},
 	{"too many journeys", func(t *testing.T, f *fixture) {
 		f.SetEntrances(totals{})
-		somePass(t, together(waypost.MaxEntryRules+20, func(int) error {
+		somePass(t, atOnce(waypost.MaxEntryRules+20, func(int) error {
 			j, err := f.CreateJourney(t.Context(), scope, "Cart", []byte(`{}`))
 			if err == nil {
 				_, err = f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "Cart", Hash: "h", Definition: []byte(`{"least":50}`), Entry: []waypost.EntryRule{cart}})

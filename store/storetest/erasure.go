@@ -57,7 +57,7 @@ var erasureTests = []test{
 		f.wantHeld(t, "the lead's", false, sent[0]...)
 		f.wantParams(t, map[string]any{}, silent[0], sent[0][0].EnrollmentID, sent[0][1].EnrollmentID)
 		f.wantHeld(t, "the other's", true, sent[1]...)
-		f.wantParams(t, told, silent[1], sent[1][0].EnrollmentID, sent[1][1].EnrollmentID)
+		f.wantParams(t, testParams, silent[1], sent[1][0].EnrollmentID, sent[1][1].EnrollmentID)
 		// What is not about persons stays.
 		d, attempts, _ := f.delivery(t, sent[0][0])
 		equal(t, "delivery", []any{d.Status, d.Attempts, d.HTTPStatus}, []any{waypost.DeliveryFailed, 3, 404})
@@ -145,7 +145,7 @@ var erasureTests = []test{
 			f.retried(t, o)
 			f.redeliver(t, second)
 			f.open(t, f.again(second, 2, 3))
-			for _, err := range together(3, func(i int) error {
+			for _, err := range atOnce(3, func(i int) error {
 				switch i {
 				case 0:
 					return f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.succeeded(first, 1)})

@@ -25,7 +25,7 @@ func eventRows(events ...waypost.Event) iter.Seq2[waypost.EventRow, error] {
 // claimNotices claims notices, in bulk or the others.
 func (f *fixture) claimNotices(t testing.TB, bulk bool) (notices []waypost.Notice) {
 	t.Helper()
-	f.clock.Advance(time.Second) // they gather
+	f.clock.Advance(time.Second) // notices wait for others
 	for _, n := range must[[]waypost.Notice](t)(f.ClaimNotices(t.Context(), 1000, bulk)) {
 		n.ID = 0
 		notices = append(notices, n)
@@ -118,12 +118,12 @@ var eventImportTests = []test{
 		done := must[waypost.EventImport](t)(f.ImportEvents(t.Context(), scope, eventRows(events...)))
 		equal(t, "accepted", done.Accepted, len(events))
 		equal(t, "others' notices", f.claimNotices(t, false), []waypost.Notice(nil))
-		var told []string
+		var notified []string
 		for _, n := range f.claimNotices(t, true) {
 			equal(t, "workflow", n.WorkflowID, workflow)
-			told = append(told, n.EnrollmentID+" "+n.EventID)
+			notified = append(notified, n.EnrollmentID+" "+n.EventID)
 		}
-		equal(t, "told in each batch", told, []string{
+		equal(t, "told in each batch", notified, []string{
 			ids[0] + " 0 1", ids[1] + " 1 1", ids[0] + " 0 250", ids[1] + " 1 250", ids[0] + " 0 500", ids[1] + " 1 500",
 		})
 		seen := int64(0)
@@ -181,7 +181,7 @@ var eventImportTests = []test{
 			must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: exiting, Version: 1, LeadsID: w.LeadsID}, waypost.Reentry{}))
 		}
 		accepted := make([]int, writers)
-		for _, err := range together(writers, func(w int) error {
+		for _, err := range atOnce(writers, func(w int) error {
 			events := make([]waypost.Event, n)
 			for i := range events {
 				k := (i*(2*w+1) + w) % n // each in another order
@@ -196,11 +196,11 @@ var eventImportTests = []test{
 				return err
 			}
 			for _, e := range events {
-				fresh, err := f.AcceptEvent(t.Context(), scope, e)
+				stored, err := f.AcceptEvent(t.Context(), scope, e)
 				if err != nil {
 					return err
 				}
-				if fresh {
+				if stored {
 					accepted[w]++
 				}
 			}

@@ -86,7 +86,7 @@ var eventListTests = []test{
 			equal(t, fmt.Sprintf("%+v", tt.filter), f.listedEvents(t, scope, tt.filter), tt.want)
 		}
 		all := must[[]waypost.Event](t)(f.ListEvents(t.Context(), scope, waypost.EventFilter{OldestFirst: true}, waypost.Page{}))
-		equal(t, "first", all[0], waypost.Event{EventID: "a", Name: "buy", LeadsID: ada, Properties: map[string]any{}, AcceptedAt: start, Seq: all[0].Seq})
+		equal(t, "first", all[0], waypost.Event{EventID: "a", Name: "buy", LeadsID: ada, Properties: map[string]any{}, OccurredAt: start, AcceptedAt: start, Seq: all[0].Seq})
 		for _, place := range []string{"x", "1", ",", "1,x", "1,2,3", "9999999999999999999,1"} {
 			_, err := f.ListEvents(t.Context(), scope, waypost.EventFilter{}, waypost.Page{After: place})
 			wantCode(t, err, waypost.CodeBadRequest)
@@ -137,12 +137,12 @@ var eventListTests = []test{
 		}
 	}},
 	{"names are counted once, whatever happens at once", func(t *testing.T, f *fixture) {
-		const lanes, rounds = 6, 40
+		const loops, rounds = 6, 40
 		var mu sync.Mutex
 		counts := map[string]int{}
-		for _, err := range together(lanes, func(lane int) error {
+		for _, err := range atOnce(loops, func(loop int) error {
 			for round := range rounds {
-				if lane == 0 { // folds, a few at a time, while the others write
+				if loop == 0 { // folds, a few at a time, while the others write
 					if _, err := f.FoldEventNames(t.Context(), 1+round%7); err != nil {
 						return err
 					}
@@ -155,7 +155,7 @@ var eventListTests = []test{
 				}
 				name := fmt.Sprint("n", round%3)
 				for i := range 3 {
-					if _, err := f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: fmt.Sprint(lane, round, i), Name: name, LeadsID: lead.LeadsID}); err != nil {
+					if _, err := f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: fmt.Sprint(loop, round, i), Name: name, LeadsID: lead.LeadsID}); err != nil {
 						return err
 					}
 				}
@@ -166,7 +166,7 @@ var eventListTests = []test{
 					counts[name] += 3
 					mu.Unlock()
 				}
-				if err == nil && lane == 1 {
+				if err == nil && loop == 1 {
 					_, err = f.FoldEventNames(t.Context(), 5)
 				}
 				if err != nil {

@@ -67,28 +67,28 @@ var eventTests = []test{
 		f.await(t, w)
 		other := f.lead(t)
 		for round := range 50 {
-			fresh := make([]bool, 8)
-			for _, err := range together(len(fresh), func(i int) (err error) {
+			stored := make([]bool, 8)
+			for _, err := range atOnce(len(stored), func(i int) (err error) {
 				e := waypost.Event{EventID: fmt.Sprint("e", round), Name: "buy", LeadsID: w.LeadsID}
 				if i%4 == 3 {
 					e.LeadsID = other // the same id, told of another lead
 				}
-				fresh[i], err = f.AcceptEvent(t.Context(), scope, e)
+				stored[i], err = f.AcceptEvent(t.Context(), scope, e)
 				return err
 			}) {
 				ok(t, err)
 			}
-			n, rung := 0, 0
-			for i, is := range fresh {
+			n, signaled := 0, 0
+			for i, is := range stored {
 				if is {
 					n++
 					if i%4 != 3 {
-						rung = 1
+						signaled = 1
 					}
 				}
 			}
-			equal(t, "fresh", n, 1)
-			equal(t, "notices", len(f.notices(t)), rung)
+			equal(t, "stored", n, 1)
+			equal(t, "notices", len(f.notices(t)), signaled)
 		}
 	}},
 	{"before and after", func(t *testing.T, f *fixture) {
@@ -109,7 +109,7 @@ var eventTests = []test{
 		equal(t, "nobody waited", len(f.notices(t)), 0)
 		s := f.await(t, w)
 		equal(t, "events", eventIDs(t, s), "e1 e2")
-		equal(t, "first", s.Events[0], waypost.Event{EventID: "e1", Name: "buy", LeadsID: w.LeadsID, Properties: map[string]any{}, AcceptedAt: accepted, Seq: s.Events[0].Seq})
+		equal(t, "first", s.Events[0], waypost.Event{EventID: "e1", Name: "buy", LeadsID: w.LeadsID, Properties: map[string]any{}, OccurredAt: accepted, AcceptedAt: accepted, Seq: s.Events[0].Seq})
 		equal(t, "second", s.Events[1].Properties, map[string]any{"amount": 12.5, "name": "it's\x00"})
 		equal(t, "same call again", f.await(t, w), s)
 
@@ -129,9 +129,9 @@ var eventTests = []test{
 		longer.Until = f.clock.Now()
 		equal(t, "later end", eventIDs(t, f.await(t, longer)), "e3 late")
 		longer.Since = accepted.Add(-time.Second)
-		fresh := longer
-		fresh.Visit = 2
-		equal(t, "since", eventIDs(t, f.await(t, fresh)), "too early e1 e2 e3 late")
+		next := longer
+		next.Visit = 2
+		equal(t, "since", eventIDs(t, f.await(t, next)), "too early e1 e2 e3 late")
 		f.notices(t)
 		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, EventID: "e3", Seen: 1 << 40}}))
 		f.accept(t, w.LeadsID, "e4", "buy")
@@ -246,14 +246,14 @@ var eventTests = []test{
 }
 
 // testEventAgainstAwait accepts each of 1,000 events while its wait is registered:
-// the registration returns it or the workflow is rung, and two runs of the look
+// the registration returns it or the workflow is signaled, and two runs of the look
 // that follows find one match.
 func testEventAgainstAwait(t *testing.T, f *fixture) {
-	const lanes, rounds = 4, 250
+	const loops, rounds = 4, 250
 	journey := f.journey(t)
-	var workflows, ids [lanes]string
-	var waits [lanes]waypost.Wait
-	for i := range lanes {
+	var workflows, ids [loops]string
+	var waits [loops]waypost.Wait
+	for i := range loops {
 		workflow, one := f.started(t, journey, 1)
 		workflows[i], ids[i] = workflow, one[0]
 		waits[i] = f.wait(t, one[0], workflow, "")
@@ -261,13 +261,13 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 	}
 	var mu sync.Mutex
 	returned := map[string]bool{}
-	for _, err := range together(lanes, func(lane int) error {
+	for _, err := range atOnce(loops, func(loop int) error {
 		var batch []waypost.Wait
 		for round := range rounds {
-			name := fmt.Sprint(lane, " ", round)
-			w := waits[lane]
+			name := fmt.Sprint(loop, " ", round)
+			w := waits[loop]
 			w.Events, w.Visit = []string{name}, round+1
-			errs := together(2, func(i int) error {
+			errs := atOnce(2, func(i int) error {
 				if i == 0 {
 					_, err := f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: name, Name: name, LeadsID: w.LeadsID})
 					return err
@@ -281,7 +281,7 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 				return err
 			})
 			if batch = append(batch, w); len(batch) == 25 {
-				errs = append(errs, together(2, func(int) error { return look(t.Context(), f, batch) })...)
+				errs = append(errs, atOnce(2, func(int) error { return look(t.Context(), f, batch) })...)
 				batch = nil
 			}
 			for _, err := range errs {
@@ -294,25 +294,25 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 	}) {
 		ok(t, err)
 	}
-	rung := map[string]int{}
+	signaled := map[string]int{}
 	for _, n := range f.notices(t) {
-		rung[n.EventID]++
+		signaled[n.EventID]++
 	}
 	both := 0
-	for lane := range lanes {
+	for loop := range loops {
 		var all []waypost.Wait
 		for round := range rounds {
-			name := fmt.Sprint(lane, " ", round)
-			if !returned[name] && rung[name] == 0 {
+			name := fmt.Sprint(loop, " ", round)
+			if !returned[name] && signaled[name] == 0 {
 				t.Errorf("event %s was lost", name)
 			}
-			if returned[name] && rung[name] > 0 {
+			if returned[name] && signaled[name] > 0 {
 				both++
 			}
-			if rung[name] > 1 {
-				t.Errorf("event %s rang %d times", name, rung[name])
+			if signaled[name] > 1 {
+				t.Errorf("event %s was signaled %d times", name, signaled[name])
 			}
-			w := waits[lane]
+			w := waits[loop]
 			w.Events, w.Visit = []string{name}, round+1
 			all = append(all, w)
 		}
@@ -321,7 +321,7 @@ func testEventAgainstAwait(t *testing.T, f *fixture) {
 			equal(t, "state", states[w.Touchpoint], waypost.WaitState{Closed: true, EventID: w.Events[0]})
 		}
 	}
-	t.Logf("%d of %d registrations returned the event, %d rang, %d both", len(returned), lanes*rounds, len(rung), both)
+	t.Logf("%d of %d registrations returned the event, %d were signaled, %d both", len(returned), loops*rounds, len(signaled), both)
 }
 
 // look does what an activity does that a notice or a registration has called for.
@@ -348,7 +348,7 @@ func testAwaitBatches(t *testing.T, f *fixture) {
 		waits[i] = f.wait(t, id, workflow, "buy")
 	}
 	const runs = 8
-	for _, err := range together(runs, func(run int) error {
+	for _, err := range atOnce(runs, func(run int) error {
 		mine := make([]waypost.Wait, len(waits))
 		results := make([]waypost.WaitResult, len(waits))
 		for i, w := range waits {

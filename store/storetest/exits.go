@@ -82,7 +82,7 @@ var exitTests = []test{
 			f.accept(t, lead, fmt.Sprint("again", i), "leave")
 			f.wantExited(t, id, "buy", at)
 		}
-		// The one that waits for the event is not told of it: it has left.
+		// The workflow of the one that waits for the event gets no notice of it: the enrollment has exited.
 		f.clock.Advance(time.Minute)
 		equal(t, "notices", f.notices(t), []waypost.Notice{
 			{WorkflowID: workflow, EnrollmentID: ids[0]}, {WorkflowID: workflow, EnrollmentID: ids[1]}, {WorkflowID: workflow, EnrollmentID: ids[2]},
@@ -258,7 +258,7 @@ var exitTests = []test{
 		for round := range 40 {
 			lead := f.lead(t)
 			var id string
-			for _, err := range together(3, func(i int) error {
+			for _, err := range atOnce(3, func(i int) error {
 				if i == 0 {
 					e, err := f.Enroll(context.WithoutCancel(t.Context()), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead}, policy)
 					id = e.ID
@@ -287,7 +287,7 @@ var exitTests = []test{
 			_, openings[i] = f.touchpoint(t, id, journey)
 			leads[i] = openings[i].Delivery.LeadsID
 		}
-		for _, err := range together(24, func(i int) error {
+		for _, err := range atOnce(24, func(i int) error {
 			n := i % len(ids)
 			switch i / len(ids) {
 			case 0:
@@ -307,7 +307,7 @@ var exitTests = []test{
 		}
 		for i, id := range ids {
 			f.wantExited(t, id, "buy", f.clock.Now())
-			// What was recorded at that moment the workflow cancels when it is told.
+			// The workflow, which has a notice, cancels deliveries that were recorded at that moment.
 			ok(t, f.CancelDeliveries(t.Context(), []waypost.Touchpoint{openings[i].Touchpoint}))
 			s := f.sending(t, openings[i].Touchpoint)
 			if s.Status != "" && s.Status != waypost.DeliveryCanceled && s.Open == nil {

@@ -76,8 +76,8 @@ func equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// together runs n calls at once and returns their errors.
-func together(n int, call func(i int) error) []error {
+// atOnce runs n calls at once and returns their errors.
+func atOnce(n int, call func(i int) error) []error {
 	errs := make([]error, n)
 	var start, done sync.WaitGroup
 	start.Add(1)

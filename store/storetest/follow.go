@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"waypost"
 )
@@ -23,22 +24,22 @@ var followTests = []test{
 		leads := must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w}))
 		equal(t, "leads", len(leads), 1)
 		equal(t, "lead", leads[w.LeadsID], must[waypost.Lead](t)(f.Lead(t.Context(), scope, w.LeadsID)))
-		told := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
+		notified := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
 		for _, step := range []struct {
-			what   string
-			fields map[string]any
-			told   []waypost.Notice
+			what     string
+			fields   map[string]any
+			notified []waypost.Notice
 		}{
-			{"added", map[string]any{"expiry": "2026-12-31"}, told},
+			{"added", map[string]any{"expiry": "2026-12-31"}, notified},
 			{"the same", map[string]any{"expiry": "2026-12-31"}, nil},
 			{"another field", map[string]any{"expiry": "2026-12-31", "score": 1.5}, nil},
-			{"changed", map[string]any{"expiry": "2026-12-30", "score": 2.5}, told},
-			{"the other one", map[string]any{"expiry": "2026-12-30", "timezone": "UTC"}, told},
-			{"of another type", map[string]any{"expiry": 1798675200.0, "timezone": "UTC"}, told},
-			{"cleared", nil, told},
+			{"changed", map[string]any{"expiry": "2026-12-30", "score": 2.5}, notified},
+			{"the other one", map[string]any{"expiry": "2026-12-30", "timezone": "UTC"}, notified},
+			{"of another type", map[string]any{"expiry": 1798675200.0, "timezone": "UTC"}, notified},
+			{"cleared", nil, notified},
 		} {
 			must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(step.fields)))
-			equal(t, step.what, f.notices(t), step.told)
+			equal(t, step.what, f.notices(t), step.notified)
 		}
 		birthday := func(lead waypost.Lead) (waypost.LeadFields, []string, error) {
 			lead.Birthday = ptr("1990-12-31")
@@ -49,7 +50,7 @@ var followTests = []test{
 
 		row := fmt.Sprintf(`{"leadsId":%d,"customFields":{"expiry":"2027-01-01"}}`, w.LeadsID)
 		f.doImport(t, waypost.ImportUpdate, row)
-		equal(t, "imported", f.notices(t), told)
+		equal(t, "imported", f.notices(t), notified)
 		f.doImport(t, waypost.ImportUpdate, row)
 		equal(t, "imported again", len(f.notices(t)), 0)
 
@@ -61,7 +62,7 @@ var followTests = []test{
 		w.Visit = 2
 		must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w}))
 		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(map[string]any{"expiry": "x"})))
-		equal(t, "another visit", f.notices(t), told)
+		equal(t, "another visit", f.notices(t), notified)
 		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, ids[0]))
 		f.notices(t)
 		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, custom(nil)))
@@ -76,11 +77,11 @@ var followTests = []test{
 		w.Fields = []string{waypost.Anything}
 		follow := func() { must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, []waypost.Wait{w})) }
 		follow()
-		told := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
+		notified := []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}}
 		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, w.LeadsID, setRemark))
-		equal(t, "a field", f.notices(t), told)
+		equal(t, "a field", f.notices(t), notified)
 		f.doImport(t, waypost.ImportUpdate, fmt.Sprintf(`{"leadsId":%d,"company":"Acme"}`, w.LeadsID))
-		equal(t, "imported", f.notices(t), told)
+		equal(t, "imported", f.notices(t), notified)
 		f.accept(t, w.LeadsID, "e1", "any")
 		equal(t, "an event", f.notices(t), []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0], EventID: "e1"}})
 		f.accept(t, f.lead(t), "e2", "any")
@@ -93,6 +94,50 @@ var followTests = []test{
 		f.accept(t, w.LeadsID, "e4", "any")
 		equal(t, "open again", len(f.notices(t)), 1)
 	}},
+	{"what time makes true", func(t *testing.T, f *fixture) {
+		journey := f.journey(t)
+		var workflows, ids []string
+		var waits []waypost.Wait
+		for i := range 2 {
+			workflow, one := f.started(t, journey, 1)
+			workflows, ids = append(workflows, workflow), append(ids, one...)
+			w := f.wait(t, ids[i], workflow, waypost.Anything)
+			w.Fields = []string{waypost.Anything}
+			waits = append(waits, w)
+		}
+		must[map[int64]waypost.Lead](t)(f.Follow(t.Context(), scope, waits))
+		look := func(limit int) []waypost.Notice {
+			t.Helper()
+			more, acted, err := f.LookAtWaits(t.Context(), limit)
+			ok(t, err)
+			notified := f.notices(t)
+			equal(t, "acted", acted, len(notified) > 0)
+			equal(t, "more", more, len(notified) == limit)
+			return notified
+		}
+		begin := f.clock.Now()
+		at := func(w waypost.Wait, after time.Duration) {
+			t.Helper()
+			ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, LookAt: begin.Add(after)}}))
+		}
+		at(waits[0], time.Minute)
+		at(waits[0], time.Hour) // of two looks at once the earlier moment counts
+		at(waits[1], 2*time.Minute)
+		f.clock.Advance(time.Minute - time.Second)
+		equal(t, "before", len(look(10)), 0)
+		f.clock.Advance(time.Second)
+		equal(t, "then", look(10), []waypost.Notice{{WorkflowID: workflows[0], EnrollmentID: ids[0]}})
+		equal(t, "once", len(look(10)), 0)
+		f.clock.Advance(time.Minute)
+		ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: waits[1].Touchpoint, Close: true}}))
+		equal(t, "closed", len(look(10)), 0)
+		at(waits[0], 2*time.Minute)
+		equal(t, "again", len(look(1)), 1)
+		at(waits[0], 2*time.Minute)
+		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, ids[0]))
+		f.notices(t)
+		equal(t, "canceled", len(look(10)), 0)
+	}},
 	// A change at the moment when a wait begins is seen, or told of.
 	{"a change at the same time", func(t *testing.T, f *fixture) {
 		const rounds = 100
@@ -103,7 +148,7 @@ var followTests = []test{
 			w.Visit = round + 1
 			value := fmt.Sprint(round)
 			var seen any
-			for _, err := range together(2, func(i int) error {
+			for _, err := range atOnce(2, func(i int) error {
 				if i == 0 {
 					_, err := f.UpdateLead(t.Context(), scope, w.LeadsID, custom(map[string]any{"expiry": value}))
 					return err
@@ -114,7 +159,7 @@ var followTests = []test{
 			}) {
 				ok(t, err)
 			}
-			if told := len(f.notices(t)) > 0; seen != value && !told {
+			if notified := len(f.notices(t)) > 0; seen != value && !notified {
 				t.Fatalf("round %d: the wait saw %v, and nobody was told", round, seen)
 			}
 			ok(t, f.RecordWaits(t.Context(), []waypost.WaitResult{{Touchpoint: w.Touchpoint, Close: true}}))

@@ -52,7 +52,7 @@ func (f *fixture) enter(t testing.TB, journey string, version int, lead int64) w
 func (f *fixture) buy(t testing.TB, lead int64, total float64) {
 	t.Helper()
 	e := waypost.Event{EventID: waypost.NewID("evt_", f.clock.Now()), Name: "buy", LeadsID: lead, Properties: map[string]any{"total": total}}
-	equal(t, "fresh", must[bool](t)(f.AcceptEvent(t.Context(), scope, e)), true)
+	equal(t, "stored", must[bool](t)(f.AcceptEvent(t.Context(), scope, e)), true)
 }
 
 // groups makes leads until so many are in the control group of that share and so many are not.
@@ -70,7 +70,21 @@ func (f *fixture) groups(t testing.TB, journey string, share float64, n int) (he
 }
 
 func counts(enrollments, converted int, worth float64) waypost.GoalCounts {
-	return waypost.GoalCounts{Enrollments: enrollments, Converted: converted, Worth: waypost.AmountOf(worth)}
+	return waypost.GoalCounts{GoalSum: waypost.GoalSum{Leads: enrollments, Converted: converted, Worth: waypost.AmountOf(worth)}, Enrollments: enrollments}
+}
+
+// twice is counts of leads that entered twice.
+func twice(leads, converted int, worth float64) waypost.GoalCounts {
+	c := counts(leads, converted, worth)
+	c.Enrollments = 2 * leads
+	return c
+}
+
+// allTime are counts of all time, without what is open.
+func allTime(t waypost.GoalTally) waypost.GoalCounts {
+	counts := t.Since(time.Time{})
+	counts.Open = 0
+	return counts
 }
 
 var goalTests = []test{
@@ -112,8 +126,8 @@ var goalTests = []test{
 		}
 
 		// A launch holds out the journey's group, and its own if that is larger.
-		fresh, free := f.groups(t, journey, 0.4, 1)
-		own := slices.Concat(fresh, free)
+		heldOut, free := f.groups(t, journey, 0.4, 1)
+		own := slices.Concat(heldOut, free)
 		for !waypost.HeldOut(journey, own[len(own)-1], 0.7) || waypost.HeldOut(journey, own[len(own)-1], 0.4) {
 			own = append(own, f.lead(t))
 		}
@@ -139,7 +153,7 @@ var goalTests = []test{
 			f.sweepEnded(t)
 		}
 		c := f.statistics(t, journey)[1]
-		if c.Goal != (waypost.GoalCounts{}) || c.Control != (waypost.GoalCounts{}) {
+		if allTime(c.Goal) != (waypost.GoalCounts{}) || allTime(c.Control) != (waypost.GoalCounts{}) {
 			t.Errorf("without a goal: %+v", c)
 		}
 	}},
@@ -152,20 +166,20 @@ var goalTests = []test{
 		f.buy(t, lead, 0) // the condition is false
 		f.buy(t, other, 3)
 		f.accept(t, lead, "look", "look")
-		equal(t, "so far", f.statistics(t, journey)[1].Goal, counts(1, 0, 0))
+		equal(t, "so far", allTime(f.statistics(t, journey)[1].Goal), counts(1, 0, 0))
 		f.buy(t, lead, 2.25)
 		f.buy(t, lead, 1)
-		equal(t, "bought twice", f.statistics(t, journey)[1].Goal, counts(1, 1, 3.25))
+		equal(t, "bought twice", allTime(f.statistics(t, journey)[1].Goal), counts(1, 1, 3.25))
 		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, one.ID)) // it counts nevertheless
 		f.clock.Advance(time.Minute)
 		two := f.enter(t, journey, 1, lead)
 		f.buy(t, lead, 10)
-		equal(t, "both of the lead's", f.statistics(t, journey)[1].Goal, counts(2, 2, 23.25))
+		equal(t, "the lead counts by its first entry", allTime(f.statistics(t, journey)[1].Goal), twice(1, 1, 13.25))
 		f.clock.Advance(goalWithin - 2*time.Minute)
 		f.buy(t, lead, 1) // the last moment of the first one
 		f.clock.Advance(time.Microsecond)
 		f.buy(t, lead, 1)
-		equal(t, "at the end of the first one's time", f.statistics(t, journey)[1].Goal, counts(2, 2, 23.25+2+1))
+		equal(t, "at the end of the first one's time", allTime(f.statistics(t, journey)[1].Goal), twice(1, 1, 14.25))
 		f.clock.Advance(time.Hour)
 		f.buy(t, lead, 100)
 		conversions := must[map[string]waypost.Conversion](t)(f.Conversions(t.Context(), []string{one.ID, two.ID, "enr_none"}))
@@ -190,7 +204,7 @@ var goalTests = []test{
 		f.buy(t, held[1], 7)
 		for range 2 {
 			c := f.statistics(t, journey)[3]
-			equal(t, "with a control group", []waypost.GoalCounts{c.Goal, c.Control}, []waypost.GoalCounts{counts(2, 2, 11), counts(2, 1, 4)})
+			equal(t, "with a control group", []waypost.GoalCounts{allTime(c.Goal), allTime(c.Control)}, []waypost.GoalCounts{counts(2, 2, 11), counts(2, 1, 4)})
 			f.fold(t, 3)
 		}
 	}},
@@ -211,7 +225,7 @@ var goalTests = []test{
 		}
 		for range 2 {
 			must[waypost.EventImport](t)(f.ImportEvents(t.Context(), scope, rows))
-			equal(t, "counted", f.statistics(t, journey)[1].Goal, counts(3, 1, 10))
+			equal(t, "counted", allTime(f.statistics(t, journey)[1].Goal), counts(3, 1, 10))
 		}
 	}},
 	{"bought while they enter", func(t *testing.T, f *fixture) {
@@ -221,7 +235,7 @@ var goalTests = []test{
 			lead := f.lead(t)
 			f.clock.Advance(time.Second)
 			var e waypost.Enrollment
-			errs := together(2, func(i int) (err error) {
+			errs := atOnce(2, func(i int) (err error) {
 				if i == 0 {
 					e, err = f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1"}, waypost.Reentry{})
 					return err
@@ -231,9 +245,9 @@ var goalTests = []test{
 			})
 			ok(t, errs[0])
 			ok(t, errs[1])
-			before := f.statistics(t, journey)[1].Goal
+			before := allTime(f.statistics(t, journey)[1].Goal)
 			f.buy(t, lead, 1)
-			after := f.statistics(t, journey)[1].Goal
+			after := allTime(f.statistics(t, journey)[1].Goal)
 			known := must[map[string]waypost.Conversion](t)(f.Conversions(t.Context(), []string{e.ID}))[e.ID]
 			equal(t, "counted", []int{before.Enrollments, after.Converted}, []int{after.Enrollments, after.Enrollments})
 			if after.Worth-before.Worth != waypost.AmountOf(1) || known.Worth != waypost.AmountOf(1) && known.Worth != waypost.AmountOf(2) {
@@ -292,7 +306,7 @@ var goalTests = []test{
 			}
 			c := f.statistics(t, journey)[version]
 			equal(t, "counted", []int{c.Entered, c.HeldOut, c.Begun[waypost.EntryEvent]}, []int{2, 2, 2})
-			equal(t, "for the goal", []waypost.GoalCounts{c.Goal, c.Control}, []waypost.GoalCounts{counts(2, 1, 60), counts(2, 1, 60)})
+			equal(t, "for the goal", []waypost.GoalCounts{allTime(c.Goal), allTime(c.Control)}, []waypost.GoalCounts{twice(1, 1, 60), twice(1, 1, 60)})
 		}
 		_, claimed, err := f.AcceptEventClaimed(t.Context(), scope, cartOf(held[1], "a", 60.0, "a"))
 		ok(t, err)
@@ -302,6 +316,8 @@ var goalTests = []test{
 		equal(t, "claimed", len(claimed), 1)
 	}},
 	{"arms", testArms},
+	{"no effect", testNoEffect},
+	{"arm recorded later", testArmRecordedLater},
 	{"winner", testWinner},
 	{"looks", testLooks},
 	{"dropped", func(t *testing.T, f *fixture) {
@@ -349,13 +365,15 @@ func (f *fixture) sweepEnded(t testing.TB) {
 // returns what they took.
 func (f *fixture) take(t testing.TB, journey string, contest *waypost.Contest, list []waypost.Enrollment, arm int) (arms []waypost.TakenArm) {
 	t.Helper()
-	b := waypost.ArmBatch{JourneyID: journey, Version: 1, NodeID: "s", Contest: contest}
+	b := waypost.ArmBatch{JourneyID: journey, Version: 1, NodeID: "s", At: f.clock.Now(), Contest: contest}
 	for _, e := range list {
 		b.Items = append(b.Items, waypost.ArmChoice{Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, LeadsID: e.LeadsID, Arm: arm})
 	}
 	taken := must[map[waypost.Touchpoint]waypost.TakenArm](t)(f.TakeArms(t.Context(), b))
 	for _, item := range b.Items {
-		arms = append(arms, taken[item.Touchpoint])
+		arm := taken[item.Touchpoint]
+		arm.At = time.Time{}
+		arms = append(arms, arm)
 	}
 	return arms
 }
@@ -373,25 +391,56 @@ func testArms(t *testing.T, f *fixture) {
 	journey := f.withGoal(t)
 	some := f.enterMany(t, journey, 4)
 	f.buy(t, some[3].LeadsID, 9) // before it comes to the split
+	f.clock.Advance(time.Millisecond)
 	equal(t, "first", f.take(t, journey, nil, some[:2], 0), []waypost.TakenArm{{Arm: 0}, {Arm: 0}})
 	equal(t, "again", f.take(t, journey, nil, some[:1], 1), []waypost.TakenArm{{Arm: 0}})
 	equal(t, "others", f.take(t, journey, nil, some[2:], 1), []waypost.TakenArm{{Arm: 1}, {Arm: 1}})
-	later := waypost.ArmBatch{JourneyID: journey, Version: 1, NodeID: "s", Items: []waypost.ArmChoice{
+	later := waypost.ArmBatch{JourneyID: journey, Version: 1, NodeID: "s", At: f.clock.Now(), Items: []waypost.ArmChoice{
 		{Touchpoint: waypost.Touchpoint{EnrollmentID: some[0].ID, Visit: 7}, LeadsID: some[0].LeadsID, Arm: 1},
 	}}
 	taken := must[map[waypost.Touchpoint]waypost.TakenArm](t)(f.TakeArms(t.Context(), later))
-	equal(t, "in another visit", taken[later.Items[0].Touchpoint], waypost.TakenArm{Arm: 1})
+	equal(t, "in another visit", taken[later.Items[0].Touchpoint], waypost.TakenArm{Arm: 1, At: f.clock.Now()})
 	f.buy(t, some[0].LeadsID, 1)
 	f.buy(t, some[0].LeadsID, 2)
 	f.buy(t, some[2].LeadsID, 4)
 	f.buy(t, some[3].LeadsID, 8)
 	node := f.statistics(t, journey)[1].Node("s")
-	equal(t, "by arms", []waypost.GoalCounts{*node.Arm(0), *node.Arm(1)}, []waypost.GoalCounts{counts(2, 1, 3), counts(1, 1, 4)})
-	equal(t, "in all", f.statistics(t, journey)[1].Goal, counts(4, 3, 24))
+	equal(t, "by arms", []waypost.GoalCounts{allTime(*node.Arm(0)), allTime(*node.Arm(1))}, []waypost.GoalCounts{counts(2, 1, 3), counts(1, 1, 4)})
+	equal(t, "in all", allTime(f.statistics(t, journey)[1].Goal), counts(4, 3, 24))
 	equal(t, "no comparison", must[[]waypost.Winner](t)(f.Winners(t.Context(), journey)), []waypost.Winner{})
 	none, err := f.TakeArms(t.Context(), waypost.ArmBatch{JourneyID: journey})
 	ok(t, err)
 	equal(t, "nobody", len(none), 0)
+}
+
+// Whether a lead converted before it took an arm is decided by the times that its timeline and its
+// conversion tell, whatever was stored first.
+func testArmRecordedLater(t *testing.T, f *fixture) {
+	journey := f.withGoal(t)
+	list := f.enterMany(t, journey, 3)
+	f.clock.Advance(time.Minute)
+	b := waypost.ArmBatch{JourneyID: journey, Version: 1, NodeID: "s", At: f.clock.Now()}
+	for _, e := range list {
+		b.Items = append(b.Items, waypost.ArmChoice{Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, LeadsID: e.LeadsID})
+	}
+	f.clock.Advance(time.Second)
+	f.buy(t, list[0].LeadsID, 5) // after it came to the split, and before that is stored
+	f.clock.Advance(time.Second)
+	for range 2 { // of a second try, the time is that of the first
+		taken := must[map[waypost.Touchpoint]waypost.TakenArm](t)(f.TakeArms(t.Context(), b))
+		equal(t, "when", taken[b.Items[0].Touchpoint].At, list[0].CreatedAt.Add(time.Minute))
+		b.At = f.clock.Now()
+	}
+	arm := func() waypost.GoalCounts { return allTime(*f.statistics(t, journey)[1].Node("s").Arm(0)) }
+	equal(t, "bought before it was stored", arm(), counts(3, 1, 5))
+	f.buy(t, list[1].LeadsID, 2)
+	equal(t, "bought after it", arm(), counts(3, 2, 7))
+	// It becomes known later that one had bought before it came to the split.
+	f.report(t, waypost.Event{
+		EventID: "early", Name: "buy", LeadsID: list[1].LeadsID, OccurredAt: list[1].CreatedAt.Add(30 * time.Second), Properties: map[string]any{"total": 1.0},
+	})
+	equal(t, "bought earlier", arm(), counts(2, 1, 5))
+	equal(t, "in the journey", allTime(f.statistics(t, journey)[1].Goal), counts(3, 2, 8))
 }
 
 // contest has n enrollments take each arm, of which so many convert.
@@ -433,7 +482,7 @@ func testWinner(t *testing.T, f *fixture) {
 	for range 4 {
 		batches = append(batches, f.enterMany(t, journey, 3))
 	}
-	for _, err := range together(4, func(i int) error {
+	for _, err := range atOnce(4, func(i int) error {
 		for _, arm := range f.take(t, journey, &c, batches[i], 0) {
 			if arm != (waypost.TakenArm{Arm: 1, Won: true}) {
 				return fmt.Errorf("batch %d took %+v", i, arm)
@@ -447,6 +496,9 @@ func testWinner(t *testing.T, f *fixture) {
 	want := waypost.Winner{
 		JourneyID: journey, Version: 1, NodeID: "s", Status: waypost.ContestDecided, BeganAt: began, Looks: 1, LookedAt: &at, Arm: 1, DecidedAt: &at,
 		Arms: []waypost.GoalCounts{counts(31, 2, 2), counts(30, 20, 20)},
+	}
+	for arm, open := range []int{29, 10} { // half an hour is left to them
+		want.Arms[arm].Open = open
 	}
 	equal(t, "decided", one(), want)
 	equal(t, "again", f.take(t, journey, &c, early, 0), []waypost.TakenArm{{Arm: 0}})
@@ -467,21 +519,21 @@ func testWinner(t *testing.T, f *fixture) {
 func testLooks(t *testing.T, f *fixture) {
 	journey := f.withGoal(t)
 	c := waypost.Contest{Arms: 2, Leads: 100}
-	arrive := func() waypost.TakenArm {
+	enter := func() waypost.TakenArm {
 		t.Helper()
 		return f.take(t, journey, &c, f.enterMany(t, journey, 1), 0)[0]
 	}
 	looks := func() int { return must[[]waypost.Winner](t)(f.Winners(t.Context(), journey))[0].Looks }
 	f.contest(t, journey, c, 40, 6, 7)
-	arrive()
+	enter()
 	equal(t, "too few leads", looks(), 0)
 	f.contest(t, journey, c, 10, 0, 0)
-	equal(t, "no difference", arrive(), waypost.TakenArm{Arm: 0})
+	equal(t, "no difference", enter(), waypost.TakenArm{Arm: 0})
 	equal(t, "looked at", looks(), 1)
 	f.contest(t, journey, c, 12, 0, 12)
-	equal(t, "not twice as many", arrive(), waypost.TakenArm{Arm: 0})
+	equal(t, "not twice as many", enter(), waypost.TakenArm{Arm: 0})
 	equal(t, "not looked at", looks(), 1)
 	f.contest(t, journey, c, 1, 0, 1)
-	equal(t, "decided", arrive(), waypost.TakenArm{Arm: 1, Won: true})
+	equal(t, "decided", enter(), waypost.TakenArm{Arm: 1, Won: true})
 	equal(t, "looked at again", looks(), 2)
 }

@@ -23,7 +23,7 @@ var idempotencyTests = []test{
 		j := waypost.Journey{}
 		first := claimOf("key", "one")
 		if kept := must[*waypost.Answer](t)(f.ClaimKey(t.Context(), first, []byte("body"))); kept != nil {
-			t.Fatalf("a fresh key has an answer: %+v", kept)
+			t.Fatalf("an unused key has an answer: %+v", kept)
 		}
 		second := claimOf("key", "two")
 		_, err := f.ClaimKey(t.Context(), second, []byte("body"))
@@ -80,7 +80,7 @@ var idempotencyTests = []test{
 	{"one of many at once has the effect", func(t *testing.T, f *fixture) {
 		lead := f.lead(t)
 		journey, version := f.journey(t), 1
-		errs := together(20, func(i int) error {
+		errs := atOnce(20, func(i int) error {
 			c := claimOf("key", fmt.Sprint(i))
 			kept, err := f.ClaimKey(t.Context(), c, []byte("b"))
 			if err != nil || kept != nil {

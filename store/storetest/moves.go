@@ -107,11 +107,11 @@ var moveTests = []test{
 		equal(t, "orders", f.orders(t, 3, all...), map[string]waypost.Move{ids[0]: to, more[0]: to, more[1]: to, of[0].EnrollmentID: to})
 		equal(t, "of where they stood before", len(f.orders(t, 2, all...)), 0)
 		f.clock.Advance(time.Second)
-		told := map[string]bool{}
+		notified := map[string]bool{}
 		for _, n := range f.notices(t) {
-			told[n.WorkflowID] = n.EnrollmentID == ""
+			notified[n.WorkflowID] = n.EnrollmentID == ""
 		}
-		equal(t, "told", told, map[string]bool{single: true, group: true, cohorts[0].ID: true})
+		equal(t, "told", notified, map[string]bool{single: true, group: true, cohorts[0].ID: true})
 		// An order is for where it stands: another one replaces it, and going on or ending
 		// forgets it.
 		m.Nodes = map[string]string{"wait": "late"}
@@ -262,7 +262,7 @@ var moveTests = []test{
 		f.waitingAt(t, "wait", 1, ids...)
 		m := waypost.Migration{JourneyID: journey, From: 1, To: 2, Nodes: map[string]string{"wait": "wait2"}}
 		b := f.leaving(t, journey, "", 1, waypost.Move{To: 2, Node: "wait2"}, ids...)
-		for _, err := range together(12, func(i int) error {
+		for _, err := range atOnce(12, func(i int) error {
 			switch i % 4 {
 			case 0:
 				_, err := f.MigrateEnrollments(t.Context(), scope, m, false)

@@ -60,7 +60,7 @@ func (f *fixture) wait(t testing.TB, enrollment, workflow, event string) waypost
 
 func (f *fixture) accept(t testing.TB, lead int64, id, name string) {
 	t.Helper()
-	equal(t, "fresh", must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: id, Name: name, LeadsID: lead})), true)
+	equal(t, "stored", must[bool](t)(f.AcceptEvent(t.Context(), scope, waypost.Event{EventID: id, Name: name, LeadsID: lead})), true)
 }
 
 var noticeTests = []test{
@@ -98,8 +98,8 @@ var noticeTests = []test{
 		equal(t, "deleted", len(f.notices(t)), 0)
 		ok(t, f.DeleteNotices(t.Context(), nil))
 	}},
-	{"gather", func(t *testing.T, f *fixture) {
-		// A cohort's gather for 200 ms from the oldest; then all come, fresh ones too. A
+	{"notices of a cohort wait", func(t *testing.T, f *fixture) {
+		// A cohort's notices wait for 200 ms from the oldest; then all come, new ones too. A
 		// single enrollment's workflow is told at once.
 		journey := f.journey(t)
 		cohort, ids := f.started(t, journey, 3)
@@ -113,13 +113,13 @@ var noticeTests = []test{
 		f.accept(t, f.enrollment(t, one[0]).LeadsID, "s", "buy")
 		equal(t, "at once", f.notices(t), []waypost.Notice{{WorkflowID: single, EnrollmentID: one[0], EventID: "s"}})
 		f.clock.Advance(50*time.Millisecond - time.Microsecond)
-		equal(t, "gathering", len(f.notices(t)), 0)
+		equal(t, "too early", len(f.notices(t)), 0)
 		f.clock.Advance(time.Microsecond)
 		var want []waypost.Notice
 		for i, id := range ids {
 			want = append(want, waypost.Notice{WorkflowID: cohort, EnrollmentID: id, EventID: fmt.Sprint("c", i)})
 		}
-		equal(t, "gathered", must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 1, false))), want)
+		equal(t, "after 200 ms", must[[]waypost.Notice](t)(f.withoutIDs(f.ClaimNotices(t.Context(), 1, false))), want)
 	}},
 	{"at most 100 of one", func(t *testing.T, f *fixture) {
 		journey := f.journey(t)
@@ -175,7 +175,7 @@ var noticeTests = []test{
 		f.clock.Advance(time.Second)
 		got := make([][]string, 6)
 		workflows := make([][]string, len(got))
-		for _, err := range together(len(got), func(i int) error {
+		for _, err := range atOnce(len(got), func(i int) error {
 			for range 12 {
 				list, err := f.ClaimNotices(t.Context(), 5, false)
 				if err != nil {
@@ -233,7 +233,7 @@ var noticeTests = []test{
 		}
 	}},
 	{"release", func(t *testing.T, f *fixture) {
-		// A webhook that is enabled, or whose limits change, rings the workflows of what
+		// A webhook that is enabled, or whose limits change, signals the workflows of what
 		// is deferred for that reason, each once.
 		hook, other := f.webhook(t), f.webhook(t)
 		journey := f.journey(t)
@@ -263,14 +263,14 @@ var noticeTests = []test{
 			t.Helper()
 			must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, hook, func(w *waypost.Webhook) error { change(w); return nil }))
 			f.clock.Advance(time.Second)
-			var rung []string
+			var signaled []string
 			for _, n := range f.notices(t) {
 				equal(t, what, n, waypost.Notice{WorkflowID: n.WorkflowID})
-				rung = append(rung, n.WorkflowID)
+				signaled = append(signaled, n.WorkflowID)
 			}
-			slices.Sort(rung)
+			slices.Sort(signaled)
 			slices.Sort(want)
-			equal(t, what, rung, want)
+			equal(t, what, signaled, want)
 		}
 		change("name", func(w *waypost.Webhook) { w.Name = "other" })
 		ok(t, f.DisableWebhook(t.Context(), scope, must[waypost.Webhook](t)(f.Webhook(t.Context(), scope, hook)), "410"))
@@ -300,11 +300,11 @@ var noticeTests = []test{
 		f.clock.Advance(time.Minute)
 		ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferBreaker))
 		f.clock.Advance(time.Second)
-		var rung []string
+		var signaled []string
 		for _, n := range f.notices(t) {
-			rung = append(rung, n.WorkflowID)
+			signaled = append(signaled, n.WorkflowID)
 		}
-		equal(t, "told", rung, []string{early, broken, late})
+		equal(t, "told", signaled, []string{early, broken, late})
 	}},
 }
 

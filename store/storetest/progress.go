@@ -15,7 +15,7 @@ var progressTests = []test{
 		id := f.enroll(t, f.journey(t), 1)[0]
 		at := f.clock.Now()
 		p := waypost.Progress{EnrollmentID: id, Status: waypost.EnrollmentWaiting, NodeID: "wait", LastSeq: 2, Entries: []waypost.TimelineEntry{
-			{Seq: 1, At: at, NodeID: "hello", What: waypost.WhatSent, Next: "wait", Reason: "it's"},
+			{Seq: 1, At: at, NodeID: "hello", What: waypost.WhatSent, Next: "wait", Way: waypost.WayNext, Reason: "it's"},
 			{Seq: 2, At: at, NodeID: "wait", What: waypost.WhatEntered, Reason: "until\x00\xff"},
 		}}
 		for range 2 { // a crash between commit and answer repeats the call
@@ -121,7 +121,7 @@ var progressTests = []test{
 	{"concurrent", func(t *testing.T, f *fixture) {
 		// Overlapping batches in opposite orders, each repeated: no deadlock, no gap.
 		ids := f.enroll(t, f.journey(t), 20)
-		for _, err := range together(12, func(i int) error {
+		for _, err := range atOnce(12, func(i int) error {
 			var batch []waypost.Progress
 			for _, id := range ids {
 				for seq := range 3 {

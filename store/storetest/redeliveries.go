@@ -100,7 +100,7 @@ var redeliveryTests = []test{
 	{"one of two", func(t *testing.T, f *fixture) {
 		key := f.decided(t, f.failed)
 		id := f.sending(t, key).MessageID
-		onePasses(t, together(8, func(int) error {
+		onePasses(t, atOnce(8, func(int) error {
 			_, err := f.Redeliver(t.Context(), scope, id)
 			return err
 		}))
@@ -177,7 +177,7 @@ var redeliveryTests = []test{
 			workflows = append(workflows, b.ID)
 			equal(t, "before it has started", len(f.notices(t)), 0)
 		}
-		equal(t, "told", f.tolds(t, workflows), slices.Sorted(slices.Values(workflows)))
+		equal(t, "told", f.notified(t, workflows), slices.Sorted(slices.Values(workflows)))
 	}},
 	{"released", func(t *testing.T, f *fixture) {
 		// The workflow of the round is told, and not that of the enrollment.
@@ -193,7 +193,7 @@ var redeliveryTests = []test{
 		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
 		ok(t, f.ReleaseDeferred(t.Context(), scope, hook.WebhookID, waypost.DeferWebhookDisabled))
 		id := f.batches(t)[0].ID
-		equal(t, "told", f.tolds(t, []string{id}), []string{id})
+		equal(t, "told", f.notified(t, []string{id}), []string{id})
 		s := f.open(t, f.again(key, 2, 2))
 		equal(t, "status", s.Status, waypost.DeliveryPending) // no attempt of this round yet
 	}},
@@ -223,7 +223,7 @@ var redeliveryTests = []test{
 			t.Fatalf("an attempt is opened: %+v", s)
 		}
 		// The workflow is told, and cancels what has no attempt under way.
-		equal(t, "told", f.tolds(t, []string{batch.ID}), []string{batch.ID})
+		equal(t, "told", f.notified(t, []string{batch.ID}), []string{batch.ID})
 		var rounds []waypost.Round
 		for _, m := range batch.Members {
 			rounds = append(rounds, waypost.Round{Touchpoint: waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}, Round: m.Round})
@@ -269,7 +269,7 @@ var redeliveryTests = []test{
 		f.open(t, f.again(keys[2], 2, 3)) // it may be under way
 		equal(t, "told of a cancel", func() []string {
 			must[waypost.Redelivery](t)(f.CancelRedelivery(t.Context(), scope, r.ID))
-			return f.tolds(t, []string{batch})
+			return f.notified(t, []string{batch})
 		}(), []string{batch})
 		ok(t, f.CancelLeftRounds(t.Context(), batch))
 		ok(t, f.CancelLeftRounds(t.Context(), "rdb_1"))
@@ -291,8 +291,8 @@ var redeliveryTests = []test{
 		d, _, _ := f.delivery(t, other)
 		_, err := f.Redeliver(t.Context(), scope, d.MessageID)
 		wantCode(t, err, waypost.CodeConflict)
-		if told := f.tolds(t, nil); !slices.Contains(told, single) {
-			t.Fatalf("told of another try: %v", told)
+		if notified := f.notified(t, nil); !slices.Contains(notified, single) {
+			t.Fatalf("told of another try: %v", notified)
 		}
 		ok(t, f.CancelLeftRounds(t.Context(), single))
 		f.redeliver(t, other)
@@ -376,21 +376,21 @@ var redeliveryTests = []test{
 	}},
 }
 
-// tolds marks workflows as started and returns those that there are notices for.
-func (f *fixture) tolds(t testing.TB, batches []string) []string {
+// notified marks the workflows of batches as started, and returns all batches whose workflows have notices.
+func (f *fixture) notified(t testing.TB, batches []string) []string {
 	t.Helper()
 	for _, id := range batches {
 		ok(t, f.MarkRedeliveryStarted(t.Context(), id))
 	}
-	f.clock.Advance(time.Second) // they gather
-	var told []string
+	f.clock.Advance(time.Second) // notices wait for others
+	var notified []string
 	for _, n := range f.notices(t) {
 		if waypost.IsID(waypost.PrefixRedeliveryBatch, n.WorkflowID) {
-			told = append(told, n.WorkflowID)
+			notified = append(notified, n.WorkflowID)
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(notified)
+	return notified
 }
 
 // testRound follows a message through two further rounds: it has the same bytes,
@@ -568,7 +568,7 @@ func testBulk(t *testing.T, f *fixture) {
 	for _, key := range keys[n-2:] { // another redelivery comes between
 		f.redeliver(t, key)
 	}
-	for _, err := range together(4, func(int) error {
+	for _, err := range atOnce(4, func(int) error {
 		for {
 			if more, err := f.RedeliveryStep(t.Context()); err != nil || !more {
 				return err

@@ -72,15 +72,15 @@ func (f *fixture) retried(t testing.TB, o waypost.Opening) {
 	f.record(t, f.succeeded(o.Touchpoint, 2))
 }
 
-// told are the params of the tests.
-var told = map[string]any{"order": "4711"}
+// testParams are the params of the tests.
+var testParams = map[string]any{"order": "4711"}
 
 // enrollAgain enrolls a lead, with params, in a journey that lets it in again and again.
 func (f *fixture) enrollAgain(t testing.TB, journey string, lead int64) string {
 	t.Helper()
 	f.clock.Advance(time.Millisecond) // so that ids sort as they were made
 	return must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{
-		JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", Params: told,
+		JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1", Params: testParams,
 	}, waypost.Reentry{Policy: waypost.ReentryAlways})).ID
 }
 
@@ -283,7 +283,7 @@ var retentionTests = []test{
 		})
 		f.wantDropped(t, "of what has ended", keepAll, map[string]int{waypost.DropParams: 2})
 		f.wantParams(t, map[string]any{}, sent.EnrollmentID, silent)
-		f.wantParams(t, told, running, young)
+		f.wantParams(t, testParams, running, young)
 		f.wantDropped(t, "once", keepAll, map[string]int{})
 		f.complete(t, running)
 		f.clock.Advance(10*day + time.Second)
@@ -296,8 +296,8 @@ var retentionTests = []test{
 		f.complete(t, ids[:59]...)
 		f.clock.Advance(10*day + time.Second)
 		f.wantDropped(t, "step by step", keepAll, map[string]int{waypost.DropParams: 59})
-		f.wantParams(t, told, ids[59])
-		// The enrollments' age takes them along.
+		f.wantParams(t, testParams, ids[59])
+		// They are dropped with their enrollments.
 		f.complete(t, ids[59])
 		f.clock.Advance(10*day + time.Second)
 		f.wantDropped(t, "with the enrollments", waypost.Retention{Enrollments: 9 * day}, map[string]int{waypost.DropParams: 1, waypost.DropEnrollment: 64})
@@ -306,7 +306,7 @@ var retentionTests = []test{
 	{"imports that never end", func(t *testing.T, f *fixture) {
 		// One was not begun, the workflow of the other was terminated.
 		row, bad := `{"name":"A","email":"a@example.com"}`, `{"name":""}`
-		fresh := f.newImport(t, waypost.ImportCreate, row)
+		unstarted := f.newImport(t, waypost.ImportCreate, row)
 		stuck := f.newImport(t, waypost.ImportCreate, append(slices.Repeat([]string{row}, 500), slices.Repeat([]string{bad}, 501)...)...)
 		must[waypost.Import](t)(f.ImportStep(t.Context(), stuck.ID))
 		f.clock.Advance(10 * day)
@@ -315,7 +315,7 @@ var retentionTests = []test{
 		f.clock.Advance(time.Second)
 		f.wantDropped(t, "for ever", waypost.Retention{Events: day}, map[string]int{})
 		f.wantDropped(t, "in time", keepAll, map[string]int{waypost.DropImport: 2})
-		for id, created := range map[string]int{fresh.ID: 0, stuck.ID: 500} {
+		for id, created := range map[string]int{unstarted.ID: 0, stuck.ID: 500} {
 			im := must[waypost.Import](t)(f.Import(t.Context(), scope, id))
 			equal(t, "ended", []any{im.Status, im.Created, *im.EndedAt}, []any{waypost.ImportFailed, created, f.clock.Now()})
 			equal(t, "a step after that", must[waypost.Import](t)(f.ImportStep(t.Context(), id)), im)
@@ -330,7 +330,7 @@ var retentionTests = []test{
 		open := f.newImport(t, waypost.ImportCreate, append(slices.Repeat([]string{`{"name":""}`}, 600), `{"name":"B"}`)...)
 		must[waypost.Import](t)(f.ImportStep(t.Context(), open.ID))
 		f.clock.Advance(10*day - time.Second)
-		f.wantDropped(t, "of what has ended", keepAll, map[string]int{waypost.DropImportError: 1})
+		f.wantDropped(t, "of what has ended", keepAll, map[string]int{waypost.DropImportError: 1, waypost.DropImportLead: 1})
 		equal(t, "counts", countsOf(must[waypost.Import](t)(f.Import(t.Context(), scope, im.ID))), countsOf(im))
 		wantCode(t, f.ImportErrors(t.Context(), scope, im.ID, func(waypost.ImportError) error { return nil }), waypost.CodeNotFound)
 		if len(f.failedRows(t, open.ID)) == 0 {
@@ -457,7 +457,7 @@ var retentionTests = []test{
 		equal(t, "too early", hold("one"), false)
 		f.clock.Advance(time.Second)
 		held := make([]bool, 8)
-		for _, err := range together(len(held), func(i int) (err error) {
+		for _, err := range atOnce(len(held), func(i int) (err error) {
 			held[i], err = f.HoldSweep(t.Context(), fmt.Sprint("process ", i), every, ttl)
 			return err
 		}) {
@@ -812,7 +812,7 @@ func testDropByMany(t *testing.T, f *fixture) {
 	work.Wait()
 	close(done)
 	counting.Wait()
-	// Steps that were cut off may have been carried out and not told.
+	// Steps that were cut off may have been carried out without an answer.
 	f.drop(t, keepAll)
 	left := must[[]waypost.Delivery](t)(f.ListDeliveries(t.Context(), scope, waypost.DeliveryFilter{}, waypost.Page{Limit: 500}))
 	equal(t, "left are those that are redelivered", len(left), begun)

@@ -61,6 +61,7 @@ var segmentTests = []test{
 		want := waypost.Segment{ID: g.ID, Name: "women", When: `lead.gender == 0`, CreatedAt: g.CreatedAt, UpdatedAt: f.clock.Now()}
 		equal(t, "replaced", must[waypost.Segment](t)(f.ReplaceSegment(t.Context(), scope, g.ID, waypost.Segment{Name: "women", When: `lead.gender == 0`}, nil)), want)
 		equal(t, "afterwards", must[waypost.Segment](t)(f.Segment(t.Context(), scope, g.ID)), want)
+		wantCode(t, f.CheckCondition(t.Context(), scope, fmt.Sprintf(`inSegment("%s")`, g.ID)), "")
 		for _, sc := range foreign {
 			_, err := f.Segment(t.Context(), sc, g.ID)
 			wantCode(t, err, waypost.CodeNotFound)
@@ -73,6 +74,7 @@ var segmentTests = []test{
 			wantCode(t, err, waypost.CodeNotFound)
 			_, err = f.CountCondition(t.Context(), sc, fmt.Sprintf(`inSegment("%s")`, g.ID), 5)
 			wantCode(t, err, waypost.CodeBadRequest)
+			wantCode(t, f.CheckCondition(t.Context(), sc, fmt.Sprintf(`inSegment("%s")`, g.ID)), waypost.CodeBadRequest)
 			_, err = f.CreateSegment(t.Context(), sc, waypost.Segment{Name: "x", When: fmt.Sprintf(`inSegment("%s")`, g.ID)})
 			wantCode(t, err, waypost.CodeBadRequest)
 		}
@@ -84,7 +86,7 @@ var segmentTests = []test{
 		wantCode(t, f.DeleteSegment(t.Context(), scope, g.ID, nil), waypost.CodeNotFound)
 	}},
 	{"so many of a stage", func(t *testing.T, f *fixture) {
-		somePass(t, together(waypost.MaxSegments+20, func(int) error {
+		somePass(t, atOnce(waypost.MaxSegments+20, func(int) error {
 			_, err := f.CreateSegment(t.Context(), scope, waypost.Segment{Name: "some", When: "lead.gender == 1"})
 			return err
 		}), waypost.MaxSegments, waypost.CodeConflict)
@@ -92,7 +94,7 @@ var segmentTests = []test{
 	{"one is named as it is deleted", func(t *testing.T, f *fixture) {
 		for range 20 {
 			g := f.segment(t, "lead.gender == 1")
-			errs := together(2, func(i int) error {
+			errs := atOnce(2, func(i int) error {
 				if i == 0 {
 					return f.DeleteSegment(t.Context(), scope, g.ID, nil)
 				}
@@ -131,7 +133,7 @@ var segmentTests = []test{
 		_, err = f.ReplaceSegment(t.Context(), scope, a.ID, waypost.Segment{Name: "a", When: fmt.Sprintf(`inSegment("%s")`, c.ID)}, nil)
 		refused(err, "in a row")
 		// Two that would make a circle together.
-		errs := together(2, func(i int) error {
+		errs := atOnce(2, func(i int) error {
 			pair := []waypost.Segment{a, c}
 			_, err := f.ReplaceSegment(t.Context(), scope, pair[i].ID, waypost.Segment{Name: "x", When: fmt.Sprintf(`!inSegment("%s")`, pair[1-i].ID)}, nil)
 			return err
@@ -177,7 +179,7 @@ var segmentTests = []test{
 
 		_, err = f.CreateLaunch(t.Context(), scope, waypost.Launch{JourneyID: journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{Segment: g.ID}})
 		wantCode(t, err, waypost.CodeBadRequest)
-		_, _, err = f.SampleAudience(t.Context(), scope, waypost.Audience{Segment: g.ID}, 5)
+		_, _, err = f.SampleAudience(t.Context(), scope, waypost.Audience{Segment: g.ID}, f.clock.Now(), 5)
 		wantCode(t, err, waypost.CodeBadRequest)
 		_, err = f.PublishJourney(t.Context(), scope, j.ID, waypost.Publication{Name: "Welcome", Hash: "1", Definition: []byte(draft)})
 		wantCode(t, err, waypost.CodeBadRequest)
@@ -204,7 +206,7 @@ var segmentTests = []test{
 		}
 		for _, when := range []string{`lead.gender == 1`, `lead.gender == 1 && lead.name.size() > 0`} {
 			g, journey := f.segment(t, when), f.journey(t)
-			leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Segment: g.ID}, 3)
+			leads, total, err := f.SampleAudience(t.Context(), scope, waypost.Audience{Segment: g.ID}, f.clock.Now(), 3)
 			ok(t, err)
 			equal(t, "sample", []int{total, len(leads)}, []int{10, 3})
 			l := f.launchTo(t, waypost.Launch{JourneyID: journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{Segment: g.ID}})
@@ -313,8 +315,10 @@ func mapped[T, V any](list []T, of func(T) V) (out []V) {
 var (
 	drawnTexts   = []string{"a", "Ada", "ada", "Zoë", "张三", "x%_", `q"'\`, "10", "true", "éa", "a b", "-", "𝕏y", "<&>", "abcdefghijklmnopqrstuvwxyz"}
 	drawnNumbers = []float64{0, 1, 2, -1, 2.5, 0.1, 1e15, 9007199254740992, -3, 10}
-	drawnNames   = []string{"plan", "vip", `o"k`, "x.y", "张", "<b>"}
+	drawnNames   = []string{"plan", "vip", "obj", `o"k`, "x.y", "张", "<b>"}
 	drawnEvents  = []string{"buy", "see"}
+
+	drawnBirthdays = []string{"1926-12-31", "1990-02-28", "1992-02-29", "--02-29", "--12-31", "2000-03-15", "1999-03-14"}
 )
 
 // drawLeads makes leads whose fields are set or not, with events, entries and deliveries.
@@ -335,7 +339,7 @@ func drawLeads(t *testing.T, f *fixture, r *rand.Rand, journeys []string) (leads
 	for i := range 60 {
 		fields := waypost.LeadFields{
 			Name: text(), Gender: some(r.Int64N(3)), Region: some([]int64{1, 2, 3, 1 << 53, 1<<53 + 1, -1 << 62}[r.IntN(6)]), LeadsGroup: some(r.Int64N(5) - 2),
-			Email: maybe(text()), Company: maybe(text()), Remark: maybe(strings.Repeat(text(), 1+r.IntN(50))), Birthday: maybe(fmt.Sprintf("19%02d-12-31", r.IntN(100))),
+			Email: maybe([]string{text(), "Ada@Example.com", "ada@example.COM", "Zoë@Straße.example"}[r.IntN(4)]), Company: maybe(text()), Remark: maybe(strings.Repeat(text(), 1+r.IntN(50))), Birthday: maybe(drawnBirthdays[r.IntN(len(drawnBirthdays))]),
 			MobilePhone: drawnTexts[:r.IntN(3)],
 		}
 		for _, name := range drawnNames {
@@ -347,6 +351,8 @@ func drawLeads(t *testing.T, f *fixture, r *rand.Rand, journeys []string) (leads
 				value = drawnNumbers[r.IntN(len(drawnNumbers))]
 			case 2:
 				value = r.IntN(2) == 0
+			case 3:
+				value = map[string]any{"k": text(), "n": nil}
 			default:
 				continue
 			}
@@ -427,6 +433,14 @@ func (d *draw) events() string {
 	return fmt.Sprintf("events(%q, duration(%q))", name, d.one("1h", "3h", "10h", "20h", "1500ms"))
 }
 
+func (d *draw) null() string {
+	of := d.one(d.field(), "lead.customFields.obj.k", "lead.customFields.obj.n", "lead.customFields.obj.k.x", "lead.consents.sms", "lead.mobilePhone", "lead.mobilePhone[1]", "lead.region")
+	if strings.HasSuffix(of, "]") || d.r.IntN(2) == 0 {
+		return of + d.one(" == ", " != ") + "null"
+	}
+	return d.one("", "!") + "has(" + of + ")"
+}
+
 func (d *draw) condition(depth int) string {
 	if depth > 0 {
 		switch d.r.IntN(8) {
@@ -440,7 +454,17 @@ func (d *draw) condition(depth int) string {
 			return "(" + d.condition(depth-1) + " ? " + d.condition(depth-1) + " : " + d.condition(depth-1) + ")"
 		}
 	}
-	switch d.r.IntN(23) {
+	switch d.r.IntN(27) {
+	case 22:
+		return d.null()
+	case 23:
+		email := d.one(`"ADA@EXAMPLE.COM"`, `"ada@example.com"`, `"zoë@strasse.EXAMPLE"`, `"ada"`)
+		return d.one(
+			"lead.email "+d.one("==", "!=")+" "+email, email+" == lead.email", "lead.email in ["+email+", "+d.text()+"]",
+			"lead.email."+d.one("startsWith", "endsWith", "contains")+d.one(`("ADA")`, `("e.com")`, `("@EX")`, `("STRASSE.example")`),
+		)
+	case 24:
+		return "lead.birthday " + d.op() + " " + d.one(`"1990-02-28"`, `"--02-29"`, `"1995-01-01"`)
 	case 0, 1, 2:
 		return d.field() + " " + d.op() + " " + d.constant()
 	case 3:

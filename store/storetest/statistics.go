@@ -102,7 +102,7 @@ type traveler struct {
 	born  int // which act of the wander made it
 	arm   int // the first one that it took, from 1; 0: none
 	armIn int // the version
-	armAt int // the act
+	armAt time.Time
 }
 
 // bought is an event that counts for the goal.
@@ -207,12 +207,12 @@ func (w *wander) buy(t testing.TB) {
 	w.hours.RLock()
 	defer w.hours.RUnlock()
 	for i := range 2 {
-		fresh, err := w.AcceptEvent(t.Context(), scope, e)
+		stored, err := w.AcceptEvent(t.Context(), scope, e)
 		if waypost.CodeOf(err) == waypost.CodeNotFound {
 			return // the lead was deleted
 		}
 		ok(t, err)
-		equal(t, "fresh", fresh, i == 0)
+		equal(t, "stored", stored, i == 0)
 	}
 	if e.Name == "buy" && total > 0 {
 		w.events = append(w.events, bought{tr.lead, w.acts, w.clock.Now(), waypost.AmountOf(total)})
@@ -222,7 +222,7 @@ func (w *wander) buy(t testing.TB) {
 // take has some take an arm, some again.
 func (w *wander) take(t testing.TB) {
 	version := 1 + w.rand.IntN(2)
-	b := waypost.ArmBatch{JourneyID: w.journey, Version: version, NodeID: "s"}
+	b := waypost.ArmBatch{JourneyID: w.journey, Version: version, NodeID: "s", At: w.clock.Now()}
 	seen := map[string]bool{}
 	for range 1 + w.rand.IntN(5) {
 		if tr := w.any(); tr.version == version && !seen[tr.id] {
@@ -233,35 +233,60 @@ func (w *wander) take(t testing.TB) {
 	for range 2 {
 		taken := must[map[waypost.Touchpoint]waypost.TakenArm](t)(w.TakeArms(t.Context(), b))
 		for _, item := range b.Items {
-			equal(t, "the arm", taken[item.Touchpoint], waypost.TakenArm{Arm: item.Arm})
+			equal(t, "the arm", taken[item.Touchpoint], waypost.TakenArm{Arm: item.Arm, At: b.At})
 		}
 	}
 	for _, tr := range w.travelers {
 		for _, item := range b.Items {
 			if item.EnrollmentID == tr.id && tr.arm == 0 {
-				tr.arm, tr.armIn, tr.armAt = item.Arm+1, version, w.acts
+				tr.arm, tr.armIn, tr.armAt = item.Arm+1, version, b.At
 			}
 		}
 	}
 }
 
-// goalOf counts what an enrollment came to, of what its lead bought after an act, and tells
-// whether it had reached the goal by then.
-func (w *wander) goalOf(tr *traveler, made time.Time, since int) (g waypost.GoalCounts, before bool) {
-	g.Enrollments = 1
+// countGoal counts what an enrollment came to of what its lead bought, if it had not reached the
+// goal before a time.
+func (w *wander) countGoal(t *waypost.GoalTally, tr *traveler, made time.Time, before map[string]time.Time, since time.Time) {
+	sum, early := waypost.GoalSum{Leads: 1}, false
 	for _, e := range w.events {
 		if e.lead != tr.lead || e.act <= tr.born || e.at.After(made.Add(goalWithin)) {
 			continue
 		}
-		if e.act < since {
-			before = true
-			continue
-		}
-		g.Converted = 1
-		g.Worth += e.worth
+		early = early || e.at.Before(since)
+		sum.Converted = 1
+		sum.Worth += e.worth
 	}
-	return g, before
+	if early {
+		if before[tr.id].IsZero() {
+			t.Early++
+		}
+		return
+	}
+	if sum.Converted == 0 && !w.clock.Now().After(made.Add(goalWithin)) {
+		sum.Open = 1
+	}
+	t.Enrollments++
+	t.Of(before[tr.id]).Add(sum, 1)
 }
+
+// entriesBefore is when the leads of enrollments entered before, if they did.
+func (w *wander) entriesBefore(rows map[string]waypost.Enrollment) map[string]time.Time {
+	before := map[string]time.Time{}
+	last := map[int64]time.Time{}
+	all := slices.Clone(w.travelers)
+	slices.SortStableFunc(all, func(a, b *traveler) int { return a.born - b.born })
+	for _, tr := range all {
+		if at, again := last[tr.lead]; again {
+			before[tr.id] = at
+		}
+		last[tr.lead] = rows[tr.id].CreatedAt
+	}
+	return before
+}
+
+// launchShare is the control group of the launches.
+const launchShare = 0.3
 
 func (w *wander) launchSome(t testing.TB) {
 	var leads []int64
@@ -269,7 +294,7 @@ func (w *wander) launchSome(t testing.TB) {
 		leads = append(leads, w.lead(t))
 	}
 	l := must[waypost.Launch](t)(w.CreateLaunch(t.Context(), scope, waypost.Launch{
-		JourneyID: w.journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{LeadsIDs: leads}, ControlGroup: 0.3,
+		JourneyID: w.journey, Version: 1, AppID: "app_1", Audience: waypost.Audience{LeadsIDs: leads}, ControlGroup: launchShare,
 	}))
 	w.hours.RLock()
 	step, err := w.EnrollAudience(t.Context(), l.ID, 100)
@@ -372,6 +397,8 @@ func (tr *traveler) leaveNode(at time.Time, what string) {
 	from := tr.node
 	next := []string{"a", "w", "b", "", "w", "a", "b"}[(3*tr.visit+len(what)+int(tr.lead))%7]
 	tr.entry(at, from, what, next)
+	ways := []string{waypost.WayNext, waypost.WayOnFailure, waypost.WayCase + "1", waypost.WayEvent + "order paid"}
+	tr.unrecorded[len(tr.unrecorded)-1].Way = ways[(tr.visit+len(what))%len(ways)]
 	if what == waypost.WhatSkipped && tr.visit%4 > 0 {
 		tr.unrecorded[len(tr.unrecorded)-1].Reason = waypost.SkipReasons[tr.visit%4-1]
 	}
@@ -465,7 +492,7 @@ func (w *wander) step(t testing.TB, some []*traveler) {
 	w.send(t, sends)
 }
 
-// holdBack defers messages; perhaps no workflow hears of it.
+// holdBack defers messages; perhaps the answer is lost.
 func (w *wander) holdBack(t testing.TB, some []*traveler) {
 	var all []waypost.Deferral
 	for _, tr := range some {
@@ -506,7 +533,7 @@ func (w *wander) opening(t testing.TB, tr *traveler) (waypost.Sending, waypost.O
 	return s, o
 }
 
-// send sends messages; perhaps no workflow hears of it, and asks again.
+// send sends messages; perhaps the answer is lost, and the workflow asks again.
 func (w *wander) send(t testing.TB, some []*traveler) {
 	at := w.clock.Now()
 	var openings []waypost.Opening
@@ -573,11 +600,14 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 		ids = append(ids, tr.id)
 	}
 	rows := must[map[string]waypost.Enrollment](t)(w.EnrollmentsByID(t.Context(), ids))
+	before := w.entriesBefore(rows)
 	for _, tr := range w.heldOut {
 		if made := rows[tr.id].CreatedAt; within(made) {
 			counts[1].HeldOut++
-			goal, _ := w.goalOf(tr, made, 0)
+			var goal waypost.GoalTally
+			w.countGoal(&goal, tr, made, before, time.Time{})
 			counts[1].Control.Add(goal, 1)
+			counts[1].Share(launchShare).Control.Add(compared(goal), 1)
 		}
 	}
 	for _, tr := range w.travelers {
@@ -587,10 +617,14 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 		e := rows[tr.id]
 		if within(e.CreatedAt) {
 			counts[tr.made].Entered++
-			goal, _ := w.goalOf(tr, e.CreatedAt, 0)
+			var goal waypost.GoalTally
+			w.countGoal(&goal, tr, e.CreatedAt, before, time.Time{})
 			counts[tr.made].Goal.Add(goal, 1)
-			if goal, before := w.goalOf(tr, e.CreatedAt, tr.armAt); tr.arm > 0 && !before {
-				counts[tr.armIn].Node("s").Arm(tr.arm-1).Add(goal, 1)
+			if tr.launch != "" {
+				counts[tr.made].Share(launchShare).Journey.Add(compared(goal), 1)
+			}
+			if tr.arm > 0 {
+				w.countGoal(counts[tr.armIn].Node("s").Arm(tr.arm-1), tr, e.CreatedAt, before, tr.armAt)
 			}
 		}
 		if e.EndedAt != nil && within(*e.EndedAt) {
@@ -621,8 +655,10 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 				case waypost.WhatSkipped:
 					n.Skip(entry.Reason, 1)
 				}
+				if entry.Way != "" {
+					n.Took(waypost.Edge{Way: entry.Way, Next: entry.Next}, 1)
+				}
 				if entry.Next != "" {
-					n.Took(entry.Next, 1)
 					counts[entry.Version].Node(entry.Next).Entered++
 				}
 			}
@@ -652,8 +688,28 @@ func (w *wander) counted(t testing.TB, within func(time.Time) bool) map[int]*way
 	return counts
 }
 
-// wantCounts fails unless the counts are the same.
-func wantCounts(t testing.TB, what string, got, want map[int]*waypost.Counts) {
+// compared is what counts of first enrollments by their share.
+func compared(t waypost.GoalTally) waypost.GoalSum {
+	return waypost.GoalSum{Leads: t.First.Leads, Converted: t.First.Converted}
+}
+
+// since has what counts within a time in the place of what it is read from.
+func since(c *waypost.Counts, from time.Time) {
+	read := func(t *waypost.GoalTally) {
+		counts := t.Since(from)
+		*t = waypost.GoalTally{Enrollments: counts.Enrollments, First: counts.GoalSum, Early: t.Early}
+	}
+	read(&c.Goal)
+	read(&c.Control)
+	for _, n := range c.Nodes {
+		for _, arm := range n.Arms {
+			read(arm)
+		}
+	}
+}
+
+// wantCounts fails unless the counts of a time that begins with from are the same.
+func wantCounts(t testing.TB, what string, from time.Time, got, want map[int]*waypost.Counts) {
 	t.Helper()
 	for version := range 3 {
 		a, b := got[version], want[version]
@@ -665,7 +721,8 @@ func wantCounts(t testing.TB, what string, got, want map[int]*waypost.Counts) {
 		}
 		var difference waypost.Counts
 		difference.Add(a, 1)
-		if difference.Add(b, -1); difference.Trim() {
+		difference.Add(b, -1)
+		if since(&difference, from); difference.Trim() {
 			for id, n := range difference.Nodes {
 				t.Errorf("%s, version %d, node %s: too many by %+v", what, version, id, *n)
 			}
@@ -677,7 +734,7 @@ func wantCounts(t testing.TB, what string, got, want map[int]*waypost.Counts) {
 
 func (w *wander) compare(t testing.TB) {
 	t.Helper()
-	wantCounts(t, "all", w.statistics(t, w.journey), w.counted(t, func(time.Time) bool { return true }))
+	wantCounts(t, "all", time.Time{}, w.statistics(t, w.journey), w.counted(t, func(time.Time) bool { return true }))
 }
 
 // end compares what was counted in all, hour by hour, after everything was folded, and after
@@ -712,11 +769,11 @@ func (w *wander) end(t testing.TB) {
 					}
 				}
 			}
-			wantCounts(t, fmt.Sprint(span, " ", point.From), got, want)
+			wantCounts(t, fmt.Sprint(span, " ", point.From), point.From, got, want)
 		}
 	}
-	before := w.statistics(t, w.journey)
 	w.clock.Advance(200 * day)
+	before := w.statistics(t, w.journey)
 	w.drop(t, keepAll)
 	if after := w.statistics(t, w.journey); !reflect.DeepEqual(after, before) {
 		t.Fatalf("after everything was dropped: %+v, before %+v", after, before)

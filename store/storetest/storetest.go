@@ -22,7 +22,7 @@ import (
 	"waypost/store"
 )
 
-// Open opens a fresh, migrated store for one test, whose clock is now, and closes
+// Open opens an empty, migrated store for one test, whose clock is now, and closes
 // it when the test ends.
 type Open func(t testing.TB, now func() time.Time) *store.Store
 
@@ -49,6 +49,7 @@ func Run(t *testing.T, open Open) {
 		{"progress", progressTests},
 		{"cohorts", cohortTests},
 		{"launches", launchTests},
+		{"launches with tests", trialTests},
 		{"recurring launches", recurringTests},
 		{"controls", controlTests},
 		{"entered segments", enteredTests},
@@ -59,6 +60,8 @@ func Run(t *testing.T, open Open) {
 		{"exits", exitTests},
 		{"goals", goalTests},
 		{"entries", entryTests},
+		{"event days", eventDayTests},
+		{"event times", eventTimeTests},
 		{"notices", noticeTests},
 		{"moves", moveTests},
 		{"statistics", statisticTests},

@@ -18,7 +18,7 @@ func (f *fixture) subscribe(t testing.TB, webhook, journey string, on ...waypost
 
 // tell makes all messages that there are to make and returns those of a subscription: type,
 // time and data.
-func (f *fixture) tell(t testing.TB, subscription string) (told []waypost.SubscriptionMessage) {
+func (f *fixture) tell(t testing.TB, subscription string) (messages []waypost.SubscriptionMessage) {
 	t.Helper()
 	for _, m := range f.tellAll(t) {
 		if m.EnrollmentID != subscription {
@@ -28,9 +28,9 @@ func (f *fixture) tell(t testing.TB, subscription string) (told []waypost.Subscr
 		ok(t, err)
 		var message waypost.SubscriptionMessage
 		ok(t, json.Unmarshal(body, &message))
-		told = append(told, message)
+		messages = append(messages, message)
 	}
-	return told
+	return messages
 }
 
 func (f *fixture) tellAll(t testing.TB) (members []waypost.RedeliveryMember) {
@@ -47,16 +47,16 @@ func (f *fixture) tellAll(t testing.TB) (members []waypost.RedeliveryMember) {
 	}
 }
 
-// toldOf are the types of messages, and what a member of their data says.
-func toldOf(messages []waypost.SubscriptionMessage, member string) (told []string) {
+// typesAnd are the types of messages, and what a member of their data says.
+func typesAnd(messages []waypost.SubscriptionMessage, member string) (list []string) {
 	for _, m := range messages {
-		told = append(told, fmt.Sprintf("%s %v", m.Type, m.Data.(map[string]any)[member]))
+		list = append(list, fmt.Sprintf("%s %v", m.Type, m.Data.(map[string]any)[member]))
 	}
-	return told
+	return list
 }
 
-// wantTold fails unless there is one message, which says so.
-func wantTold(t testing.TB, got []waypost.SubscriptionMessage, h waypost.Happening, at time.Time, data map[string]any) {
+// wantMessage fails unless there is one message, which says so.
+func wantMessage(t testing.TB, got []waypost.SubscriptionMessage, h waypost.Happening, at time.Time, data map[string]any) {
 	t.Helper()
 	if len(got) != 1 {
 		t.Fatalf("told %d times: %+v", len(got), got)
@@ -93,7 +93,7 @@ var subscriptionTests = []test{
 	}},
 	{"so many of a stage", func(t *testing.T, f *fixture) {
 		hook := f.webhook(t)
-		somePass(t, together(waypost.MaxSubscriptions+20, func(int) error {
+		somePass(t, atOnce(waypost.MaxSubscriptions+20, func(int) error {
 			_, err := f.CreateSubscription(t.Context(), scope, waypost.Subscription{Name: "n", WebhookID: hook, On: []waypost.Happening{waypost.ImportEnded}})
 			return err
 		}), waypost.MaxSubscriptions, waypost.CodeConflict)
@@ -120,7 +120,7 @@ var subscriptionTests = []test{
 			[]any{members[0].EnrollmentID, "", "", int64(0), hook, waypost.DeliveryPending, 0})
 		var m waypost.SubscriptionMessage
 		ok(t, json.Unmarshal(body, &m))
-		wantTold(t, []waypost.SubscriptionMessage{m}, waypost.EnrollmentEnded, ended, map[string]any{
+		wantMessage(t, []waypost.SubscriptionMessage{m}, waypost.EnrollmentEnded, ended, map[string]any{
 			"enrollmentId": e.ID, "journeyId": journey, "journeyName": "Welcome", "version": 1, "leadsId": e.LeadsID, "launchId": nil, "entryKey": "0",
 			"status": "completed", "createdAt": e.CreatedAt.Format(waypost.TimeFormat),
 		})
@@ -139,11 +139,11 @@ var subscriptionTests = []test{
 		for must[bool](t)(f.SweepCanceled(t.Context(), 100)) {
 			f.clock.Advance(time.Second)
 		}
-		told := f.tell(t, s.ID)
-		equal(t, "whose", toldOf(told, "enrollmentId"), []string{
+		messages := f.tell(t, s.ID)
+		equal(t, "whose", typesAnd(messages, "enrollmentId"), []string{
 			"enrollment.ended " + ids[0], "enrollment.ended " + ids[1], "enrollment.ended " + ids[2], "enrollment.ended " + ids[3], "enrollment.ended " + ids[4],
 		})
-		equal(t, "how", toldOf(told, "status"), []string{
+		equal(t, "how", typesAnd(messages, "status"), []string{
 			"enrollment.ended canceled", "enrollment.ended canceled", "enrollment.ended exited", "enrollment.ended canceled", "enrollment.ended canceled",
 		})
 	}},
@@ -151,7 +151,7 @@ var subscriptionTests = []test{
 		s := f.subscribe(t, f.webhook(t), "", waypost.DeliveryFailure)
 		key := f.decided(t, f.failed)
 		d, _, _ := f.delivery(t, key)
-		wantTold(t, f.tell(t, s.ID), waypost.DeliveryFailure, d.LastAttemptAt.Add(time.Millisecond), map[string]any{
+		wantMessage(t, f.tell(t, s.ID), waypost.DeliveryFailure, d.LastAttemptAt.Add(time.Millisecond), map[string]any{
 			"messageId": d.MessageID, "enrollmentId": key.EnrollmentID, "journeyId": d.JourneyID, "journeyName": "Welcome", "journeyVersion": 1, "nodeId": "hello",
 			"webhookId": d.WebhookID, "webhookName": "hook", "leadsId": d.LeadsID, "launchId": nil, "round": 1, "attempts": 1, "httpStatus": 404,
 			"errorClass": "httpStatus", "gaveUp": "",
@@ -162,7 +162,7 @@ var subscriptionTests = []test{
 		equal(t, "retried", len(f.tell(t, s.ID)), 0)
 		f.open(t, f.again(key, 2, 3))
 		f.record(t, of(2, f.failed(key, 3)))
-		equal(t, "round", toldOf(f.tell(t, s.ID), "round"), []string{"delivery.failed 2"})
+		equal(t, "round", typesAnd(f.tell(t, s.ID), "round"), []string{"delivery.failed 2"})
 	}},
 	{"webhooks", func(t *testing.T, f *fixture) {
 		hook, own := f.webhook(t), f.webhook(t)
@@ -171,32 +171,32 @@ var subscriptionTests = []test{
 			return must[waypost.Webhook](t)(f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { w.Enabled = enabled; return nil }))
 		}
 		w := enable(hook, false)
-		wantTold(t, f.tell(t, s.ID), waypost.WebhookDisabled, w.UpdatedAt, map[string]any{"webhookId": hook, "webhookName": "hook", "reason": nil})
+		wantMessage(t, f.tell(t, s.ID), waypost.WebhookDisabled, w.UpdatedAt, map[string]any{"webhookId": hook, "webhookName": "hook", "reason": nil})
 		enable(hook, false)
 		w = enable(hook, true)
 		ok(t, f.DisableWebhook(t.Context(), scope, w, "410"))
 		ok(t, f.DisableWebhook(t.Context(), scope, w, "410"))
-		wantTold(t, f.tell(t, s.ID), waypost.WebhookDisabled, f.clock.Now(), map[string]any{"webhookId": hook, "webhookName": "hook", "reason": "410"})
+		wantMessage(t, f.tell(t, s.ID), waypost.WebhookDisabled, f.clock.Now(), map[string]any{"webhookId": hook, "webhookName": "hook", "reason": "410"})
 		opened := f.clock.Now().Truncate(time.Millisecond)
-		errs := together(8, func(int) error { return f.AnnounceFailing(t.Context(), scope, hook, opened) })
+		errs := atOnce(8, func(int) error { return f.AnnounceFailing(t.Context(), scope, hook, opened) })
 		for _, err := range errs {
 			ok(t, err)
 		}
 		ok(t, f.AnnounceFailing(t.Context(), scope, hook, opened.Add(-time.Second))) // one of before, told late
 		ok(t, f.AnnounceFailing(t.Context(), foreign[0], hook, opened.Add(time.Hour)))
-		wantTold(t, f.tell(t, s.ID), waypost.WebhookFailing, opened, map[string]any{"webhookId": hook, "webhookName": "hook"})
+		wantMessage(t, f.tell(t, s.ID), waypost.WebhookFailing, opened, map[string]any{"webhookId": hook, "webhookName": "hook"})
 		ok(t, f.AnnounceFailing(t.Context(), scope, hook, opened.Add(time.Minute)))
 		equal(t, "opens again", len(f.tell(t, s.ID)), 1)
-		// A webhook is not told of itself.
+		// A subscription gets no message that its own webhook fails.
 		enable(own, false)
 		ok(t, f.AnnounceFailing(t.Context(), scope, own, opened))
 		equal(t, "itself", len(f.tell(t, s.ID)), 0)
 	}},
-	{"launches", testLaunchesTold},
+	{"launches", testLaunchesAnnounced},
 	{"imports", func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, f.webhook(t), "", waypost.ImportEnded)
 		im := f.finish(t, f.newImport(t, waypost.ImportCreate, `{"name":"Ada"}`, `{"name":""}`).ID)
-		wantTold(t, f.tell(t, s.ID), waypost.ImportEnded, *im.EndedAt, map[string]any{
+		wantMessage(t, f.tell(t, s.ID), waypost.ImportEnded, *im.EndedAt, map[string]any{
 			"importId": im.ID, "mode": "create", "dryRun": false, "status": "succeeded", "message": nil, "total": 2, "processed": 2, "created": 1, "updated": 0,
 			"failed": 1, "createdAt": im.CreatedAt.Format(waypost.TimeFormat),
 		})
@@ -204,10 +204,10 @@ var subscriptionTests = []test{
 		must[waypost.Import](t)(f.CancelImport(t.Context(), scope, canceled.ID))
 		must[waypost.Import](t)(f.CancelImport(t.Context(), scope, canceled.ID))
 		ok(t, f.FailImport(t.Context(), failed.ID, "damaged"))
-		told := f.tell(t, s.ID)
-		equal(t, "which", toldOf(told, "importId"), []string{"import.ended " + empty.ID, "import.ended " + canceled.ID, "import.ended " + failed.ID})
-		equal(t, "how", toldOf(told, "status"), []string{"import.ended succeeded", "import.ended canceled", "import.ended failed"})
-		equal(t, "why", toldOf(told, "message")[2], "import.ended damaged")
+		messages := f.tell(t, s.ID)
+		equal(t, "which", typesAnd(messages, "importId"), []string{"import.ended " + empty.ID, "import.ended " + canceled.ID, "import.ended " + failed.ID})
+		equal(t, "how", typesAnd(messages, "status"), []string{"import.ended succeeded", "import.ended canceled", "import.ended failed"})
+		equal(t, "why", typesAnd(messages, "message")[2], "import.ended damaged")
 	}},
 	{"versions", func(t *testing.T, f *fixture) {
 		hook, journey := f.webhook(t), f.journey(t)
@@ -215,7 +215,7 @@ var subscriptionTests = []test{
 		f.journey(t) // another one
 		v := must[waypost.JourneyVersion](t)(f.publish(t, journey, "hash 2"))
 		must[waypost.JourneyVersion](t)(f.publish(t, journey, "hash 2")) // nothing new
-		wantTold(t, f.tell(t, s.ID), waypost.JourneyPublished, v.PublishedAt, map[string]any{"journeyId": journey, "journeyName": "Welcome", "version": 2})
+		wantMessage(t, f.tell(t, s.ID), waypost.JourneyPublished, v.PublishedAt, map[string]any{"journeyId": journey, "journeyName": "Welcome", "version": 2})
 	}},
 	{"what is rolled back is not told", func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, f.webhook(t), "", waypost.EnrollmentEnded, waypost.DeliveryFailure)
@@ -232,8 +232,8 @@ var subscriptionTests = []test{
 		first, second := f.subscribe(t, hook, "", waypost.EnrollmentEnded), f.subscribe(t, hook, "", waypost.EnrollmentEnded)
 		ids := f.enroll(t, journey, 30)
 		ok(t, f.CancelEnrollments(t.Context(), ids))
-		told := make(chan waypost.RedeliveryMember, 1000)
-		for _, err := range together(4, func(int) error {
+		members := make(chan waypost.RedeliveryMember, 1000)
+		for _, err := range atOnce(4, func(int) error {
 			for more := true; more; {
 				batches, again, err := f.TellSubscriptions(t.Context(), 7)
 				if err != nil {
@@ -241,7 +241,7 @@ var subscriptionTests = []test{
 				}
 				for _, b := range batches {
 					for _, m := range b.Members {
-						told <- m
+						members <- m
 					}
 				}
 				more = again
@@ -251,11 +251,11 @@ var subscriptionTests = []test{
 			ok(t, err)
 		}
 		for _, m := range f.tellAll(t) { // what one has passed over because another was at it
-			told <- m
+			members <- m
 		}
-		close(told)
+		close(members)
 		whose := map[string]int{}
-		for m := range told {
+		for m := range members {
 			_, _, body, err := f.Delivery(t.Context(), scope, m.MessageID)
 			ok(t, err)
 			var message struct{ Data struct{ EnrollmentID string } }
@@ -275,15 +275,15 @@ var subscriptionTests = []test{
 		ok(t, f.CancelEnrollments(t.Context(), ids[:2]))
 		members := f.tellAll(t)
 		rounds := roundsOf(members)
-		f.open(t, f.toldAgain(members[0], 1))
-		f.record(t, f.toldEnd(members[0], 1, waypost.DeliveryRetrying))
+		f.open(t, f.subscriptionOpening(members[0], 1))
+		f.record(t, f.subscriptionEnd(members[0], 1, waypost.DeliveryRetrying))
 		batch := f.claimedBatches(t)[0]
 		ok(t, f.CancelEnrollments(t.Context(), ids[2:]))
 		ok(t, f.DeleteSubscription(t.Context(), scope, s.ID, nil))
 		equal(t, "told of the third", len(f.tellAll(t)), 0)
-		equal(t, "notices", f.tolds(t, []string{batch}), []string{batch})
+		equal(t, "notices", f.notified(t, []string{batch}), []string{batch})
 		equal(t, "stopped", len(must[map[waypost.Touchpoint]bool](t)(f.StoppedRounds(t.Context(), rounds))), 2)
-		if s := f.open(t, f.toldAgain(members[1], 1)); !s.Held {
+		if s := f.open(t, f.subscriptionOpening(members[1], 1)); !s.Held {
 			t.Fatalf("opened: %+v", s)
 		}
 		ok(t, f.CancelRounds(t.Context(), rounds))
@@ -298,7 +298,7 @@ var subscriptionTests = []test{
 			wantCode(t, err, waypost.CodeUnprocessableEntity)
 		}
 	}},
-	{"dropped", testToldDropped},
+	{"dropped", testSubscriptionMessagesDropped},
 }
 
 // mappedTo lists whose messages there are, in order.
@@ -317,13 +317,13 @@ func roundsOf(members []waypost.RedeliveryMember) (rounds []waypost.Round) {
 	return rounds
 }
 
-// toldAgain is the opening of an attempt of a message to a subscription.
-func (f *fixture) toldAgain(m waypost.RedeliveryMember, attempt int) waypost.Opening {
+// subscriptionOpening is the opening of an attempt of a message to a subscription.
+func (f *fixture) subscriptionOpening(m waypost.RedeliveryMember, attempt int) waypost.Opening {
 	return f.again(waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}, m.Round, attempt)
 }
 
-// toldEnd is the end of such an attempt.
-func (f *fixture) toldEnd(m waypost.RedeliveryMember, attempt int, status waypost.DeliveryStatus) waypost.AttemptRecord {
+// subscriptionEnd is the end of such an attempt.
+func (f *fixture) subscriptionEnd(m waypost.RedeliveryMember, attempt int, status waypost.DeliveryStatus) waypost.AttemptRecord {
 	key := waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}
 	switch status {
 	case waypost.DeliverySucceeded:
@@ -385,13 +385,13 @@ func testSubscription(t *testing.T, f *fixture) {
 	wantCode(t, f.DeleteSubscription(t.Context(), scope, s.ID, nil), waypost.CodeNotFound)
 }
 
-// testLaunchesTold tells of launches that complete, that are canceled, and of occurrences;
+// testLaunchesAnnounced tells of launches that complete, that are canceled, and of occurrences;
 // not of those that had ended when the subscription was made.
-func testLaunchesTold(t *testing.T, f *fixture) {
+func testLaunchesAnnounced(t *testing.T, f *fixture) {
 	hook, journey := f.webhook(t), f.journey(t)
 	settle := func() {
 		t.Helper()
-		for must[bool](t)(f.SettleLaunches(t.Context())) {
+		for must[bool](t)(f.AnnounceEndedLaunches(t.Context())) {
 		}
 	}
 	leads := []int64{f.lead(t), f.lead(t)}
@@ -410,7 +410,7 @@ func testLaunchesTold(t *testing.T, f *fixture) {
 	f.clock.Advance(time.Second)
 	settle()
 	settle()
-	wantTold(t, f.tell(t, s.ID), waypost.LaunchEnded, ended, map[string]any{
+	wantMessage(t, f.tell(t, s.ID), waypost.LaunchEnded, ended, map[string]any{
 		"launchId": l.ID, "journeyId": journey, "journeyName": "Welcome", "version": 1, "recurringId": nil, "occursAt": nil, "status": "completed", "total": 3,
 		"enrolled": 2, "skipped": 1, "heldOut": 0, "createdAt": l.CreatedAt.Format(waypost.TimeFormat),
 	})
@@ -422,15 +422,15 @@ func testLaunchesTold(t *testing.T, f *fixture) {
 		f.clock.Advance(time.Second)
 	}
 	settle()
-	equal(t, "canceled", toldOf(f.tell(t, s.ID), "status"), []string{"launch.ended canceled"})
+	equal(t, "canceled", typesAnd(f.tell(t, s.ID), "status"), []string{"launch.ended canceled"})
 	r := f.recurring(t, journey)
 	f.clock.Advance(time.Date(2026, 3, 15, 9, 0, 0, 0, time.UTC).Sub(f.clock.Now()))
 	o := f.occurrence(t, r.ID)
 	f.run(t, o, 10)
 	f.endAll(t)
 	settle()
-	told := f.tell(t, s.ID)
-	equal(t, "the occurrence", []any{toldOf(told, "launchId"), toldOf(told, "recurringId"), toldOf(told, "occursAt")},
+	messages := f.tell(t, s.ID)
+	equal(t, "the occurrence", []any{typesAnd(messages, "launchId"), typesAnd(messages, "recurringId"), typesAnd(messages, "occursAt")},
 		[]any{[]string{"launch.ended " + o}, []string{"launch.ended " + r.ID}, []string{"launch.ended 2026-03-15T09:00:00.000Z"}})
 }
 
@@ -447,7 +447,7 @@ func (f *fixture) endAll(t testing.TB) {
 }
 
 // testSubscriptionMessage takes one through attempts and a redelivery, past everything that
-// asks about deliveries. Its failure is told to nobody.
+// asks about deliveries. Its failure is not announced.
 func testSubscriptionMessage(t *testing.T, f *fixture) {
 	journey, hook := f.journey(t), f.webhook(t)
 	s := f.subscribe(t, hook, "", waypost.Happenings...)
@@ -469,14 +469,14 @@ func testSubscriptionMessage(t *testing.T, f *fixture) {
 	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
 	equal(t, "deferred", stands().Status, waypost.DeliveryDeferred)
 	ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferWebhookDisabled))
-	equal(t, "released", f.tolds(t, batch), batch)
+	equal(t, "released", f.notified(t, batch), batch)
 
-	opened := f.open(t, f.toldAgain(m, 1))
+	opened := f.open(t, f.subscriptionOpening(m, 1))
 	equal(t, "opened", []any{opened.Status, opened.Held, opened.Open.Attempt}, []any{waypost.DeliveryPending, false, 1})
-	f.record(t, f.toldEnd(m, 1, waypost.DeliveryRetrying))
-	second := f.open(t, f.toldAgain(m, 2))
+	f.record(t, f.subscriptionEnd(m, 1, waypost.DeliveryRetrying))
+	second := f.open(t, f.subscriptionOpening(m, 2))
 	equal(t, "the same bytes", string(second.Body), string(opened.Body))
-	f.record(t, f.toldEnd(m, 2, waypost.DeliveryFailed))
+	f.record(t, f.subscriptionEnd(m, 2, waypost.DeliveryFailed))
 	equal(t, "failed", stands().Status, waypost.DeliveryFailed)
 	equal(t, "told of it", len(f.tellAll(t)), 0)
 	_, attempts, _, err := f.Delivery(t.Context(), scope, m.MessageID)
@@ -489,8 +489,8 @@ func testSubscriptionMessage(t *testing.T, f *fixture) {
 	round.Round = 2
 	equal(t, "redelivered", stands().Status, waypost.DeliveryPending)
 	m.Round = 2
-	f.open(t, f.toldAgain(m, 3))
-	f.record(t, f.toldEnd(m, 3, waypost.DeliverySucceeded))
+	f.open(t, f.subscriptionOpening(m, 3))
+	f.record(t, f.subscriptionEnd(m, 3, waypost.DeliverySucceeded))
 	bulk = must[waypost.Redelivery](t)(f.Redelivery(t.Context(), scope, bulk.ID))
 	equal(t, "the bulk", []any{bulk.Status, bulk.Total, bulk.Succeeded}, []any{waypost.RedeliveryCompleted, 1, 1})
 
@@ -511,16 +511,16 @@ func testSubscriptionMessage(t *testing.T, f *fixture) {
 	}
 }
 
-// testToldDropped drops messages to subscriptions at their ages, and none that is not decided.
-func testToldDropped(t *testing.T, f *fixture) {
+// testSubscriptionMessagesDropped drops messages to subscriptions at their ages, and none that is not decided.
+func testSubscriptionMessagesDropped(t *testing.T, f *fixture) {
 	journey, hook := f.journey(t), f.webhook(t)
 	f.subscribe(t, hook, "", waypost.EnrollmentEnded)
 	ok(t, f.CancelEnrollments(t.Context(), f.enroll(t, journey, 2)))
 	members := f.tellAll(t)
-	f.open(t, f.toldAgain(members[0], 1))
-	f.record(t, f.toldEnd(members[0], 1, waypost.DeliveryRetrying))
-	f.open(t, f.toldAgain(members[0], 2))
-	f.record(t, f.toldEnd(members[0], 2, waypost.DeliverySucceeded))
+	f.open(t, f.subscriptionOpening(members[0], 1))
+	f.record(t, f.subscriptionEnd(members[0], 1, waypost.DeliveryRetrying))
+	f.open(t, f.subscriptionOpening(members[0], 2))
+	f.record(t, f.subscriptionEnd(members[0], 2, waypost.DeliverySucceeded))
 	keep := waypost.Retention{Payloads: 10 * day, Attempts: 20 * day, Deliveries: 30 * day, Enrollments: 400 * day}
 	f.wantDropped(t, "at once", keep, map[string]int{})
 	f.clock.Advance(11 * day)

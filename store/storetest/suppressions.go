@@ -25,8 +25,8 @@ func (f *fixture) reachable(t testing.TB, n int) waypost.Lead {
 	}, phones))
 }
 
-// toldBy is the first touchpoint of a new enrollment of a lead, through a channel.
-func (f *fixture) toldBy(t testing.TB, journey string, lead int64, channel string, needsConsent bool) waypost.Opening {
+// openingThrough is the first touchpoint of a new enrollment of a lead, through a channel.
+func (f *fixture) openingThrough(t testing.TB, journey string, lead int64, channel string, needsConsent bool) waypost.Opening {
 	t.Helper()
 	o := f.capped(t, journey, lead, 0, 0)
 	o.Channel, o.NeedsConsent = channel, needsConsent
@@ -136,7 +136,7 @@ var suppressionTests = []test{
 			// Before its first attempt, early and late, and before its second one.
 			var openings []waypost.Opening
 			for range 4 {
-				openings = append(openings, f.toldBy(t, journey, lead, c.channel, c.needsConsent))
+				openings = append(openings, f.openingThrough(t, journey, lead, c.channel, c.needsConsent))
 			}
 			for _, o := range openings[2:] {
 				first := o
@@ -171,7 +171,7 @@ var suppressionTests = []test{
 			want := map[waypost.Touchpoint]string{}
 			for i := range 4 {
 				lead := f.reachable(t, 10*attempt+i)
-				o := f.toldBy(t, journey, lead.LeadsID, "sms", true)
+				o := f.openingThrough(t, journey, lead.LeadsID, "sms", true)
 				o.At = f.clock.Now()
 				if attempt == 2 {
 					f.open(t, o)
@@ -205,7 +205,7 @@ var suppressionTests = []test{
 	{"skipped for good", func(t *testing.T, f *fixture) {
 		// The process died before it could tell; the lead agrees by now.
 		journey, lead := f.journey(t), f.reachable(t, 1)
-		o := f.toldBy(t, journey, lead.LeadsID, "email", true)
+		o := f.openingThrough(t, journey, lead.LeadsID, "email", true)
 		f.wantUnwanted(t, o, f.skipUnwanted(t, o)[o.Touchpoint], waypost.SkipConsent)
 		lead.Consents = map[string]any{"email": true}
 		must[waypost.Lead](t)(f.UpdateLead(t.Context(), scope, lead.LeadsID, func(waypost.Lead) (waypost.LeadFields, []string, error) { return lead.LeadFields, nil, nil }))
@@ -220,7 +220,7 @@ var suppressionTests = []test{
 	}},
 	{"cut off", func(t *testing.T, f *fixture) {
 		journey, lead := f.journey(t), f.reachable(t, 1)
-		o := f.toldBy(t, journey, lead.LeadsID, "sms", false)
+		o := f.openingThrough(t, journey, lead.LeadsID, "sms", false)
 		f.open(t, o)
 		f.suppress(t, waypost.Suppression{Channel: "sms", Email: *lead.Email})
 		// It is under way, so nobody skips it.
@@ -235,7 +235,7 @@ var suppressionTests = []test{
 	}},
 	{"redelivery", func(t *testing.T, f *fixture) {
 		journey, lead, hook := f.journey(t), f.reachable(t, 1), f.webhook(t)
-		o := f.toldBy(t, journey, lead.LeadsID, "sms", false)
+		o := f.openingThrough(t, journey, lead.LeadsID, "sms", false)
 		o.Delivery.WebhookID = hook
 		f.open(t, o)
 		f.record(t, f.retrying(o.Touchpoint, 1))
@@ -264,7 +264,7 @@ var suppressionTests = []test{
 	{"not in place of a pause", func(t *testing.T, f *fixture) {
 		journey, lead := f.journey(t), f.reachable(t, 1)
 		f.suppress(t, waypost.Suppression{Channel: "sms", Email: *lead.Email})
-		o := f.toldBy(t, journey, lead.LeadsID, "sms", false)
+		o := f.openingThrough(t, journey, lead.LeadsID, "sms", false)
 		must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, o.EnrollmentID))
 		equal(t, "told", len(f.skipUnwanted(t, o)), 0)
 		if s := f.open(t, o); !s.Held || s.Skipped != "" {
@@ -275,7 +275,7 @@ var suppressionTests = []test{
 		// What is sent ahead of its workflow writes nothing but attempts.
 		journey, lead := f.journey(t), f.reachable(t, 1)
 		f.suppress(t, waypost.Suppression{Channel: "sms", Email: *lead.Email})
-		o := f.toldBy(t, journey, lead.LeadsID, "sms", false)
+		o := f.openingThrough(t, journey, lead.LeadsID, "sms", false)
 		ahead := o
 		ahead.Skipped = nil
 		if s := f.open(t, ahead); !s.Held || s.Skipped != "" || len(f.timeline(t, o.EnrollmentID)) != 0 {
@@ -293,7 +293,7 @@ var suppressionTests = []test{
 		leads := []waypost.Lead{f.reachable(t, 0), f.reachable(t, 1), f.reachable(t, 2)}
 		var ids []string
 		for _, lead := range leads {
-			ids = append(ids, f.toldBy(t, journey, lead.LeadsID, "sms", true).EnrollmentID)
+			ids = append(ids, f.openingThrough(t, journey, lead.LeadsID, "sms", true).EnrollmentID)
 		}
 		briefing := func(webhook string) map[int64]bool {
 			b := must[waypost.Briefing](t)(f.Briefing(t.Context(), scope, webhook, waypost.ControlTargets{JourneyID: journey, EnrollmentIDs: ids}))

@@ -246,7 +246,7 @@ func testFolding(t *testing.T, f *fixture) {
 			before = now
 		}
 	})
-	for _, err := range together(writers, func(i int) error {
+	for _, err := range atOnce(writers, func(i int) error {
 		for batch := range slices.Chunk(keys[i*each:(i+1)*each], 3) {
 			var records []waypost.AttemptRecord
 			for _, key := range batch {

@@ -89,7 +89,7 @@ var webhookTests = []test{
 	}},
 	{"concurrent updates", func(t *testing.T, f *fixture) {
 		id := f.webhook(t)
-		for _, err := range together(10, func(int) error {
+		for _, err := range atOnce(10, func(int) error {
 			_, err := f.UpdateWebhook(t.Context(), scope, id, func(w *waypost.Webhook) error { w.MaxConcurrency++; return nil })
 			return err
 		}) {
@@ -155,7 +155,7 @@ var webhookTests = []test{
 		for range 5 {
 			id := f.webhook(t)
 			j := must[waypost.Journey](t)(f.CreateJourney(t.Context(), scope, "J", []byte(`{}`)))
-			errs := together(2, func(i int) error {
+			errs := atOnce(2, func(i int) error {
 				if i == 0 {
 					return f.DeleteWebhook(t.Context(), scope, id, nil)
 				}

@@ -69,7 +69,7 @@ function Viewer({ page, loaded, words }: { page: Page; loaded: Loaded; words: Wo
   const live = useMemo(() => (page.statistics ? new Live(page.statistics) : undefined), [page]);
   useEffect(() => live?.start(), [live]);
   const shared = useMemo((): Shared => ({ words, live, add: undefined, pick: undefined, drop: undefined }), [words, live]);
-  const g = useMemo(() => (older ? compare(older, definition) : graph(definition, true)), [older, definition]);
+  const g = useMemo(() => (older ? compare(older, definition) : graph(definition, "ways")), [older, definition]);
   const nodes = useMemo(() => new Map([...(older ? nodesById(older) : []), ...nodesById(definition)]), [older, definition]);
   const [selected, select] = useChosen(page, nodes);
   const [first] = useState(() => new URLSearchParams(location.search).get("node") ?? "");
@@ -145,11 +145,11 @@ export function useChosen(page: Page, nodes: ReadonlyMap<string, Node>): [Readon
     return new Set(named && nodes.has(named) ? [named] : []);
   });
   const id = onlyNode(selected, nodes)?.id;
-  const told = useRef<string>(undefined);
+  const announced = useRef<string>(undefined);
   useEffect(() => {
     if (page.panel) page.panel.hidden = id === undefined;
-    if (told.current === id) return;
-    told.current = id;
+    if (announced.current === id) return;
+    announced.current = id;
     const url = new URL(location.href);
     if ((url.searchParams.get("node") ?? undefined) !== id) {
       if (id === undefined) url.searchParams.delete("node");

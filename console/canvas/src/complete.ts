@@ -54,6 +54,10 @@ function completeCondition(before: string, names: Names): Offers | undefined {
     const functions = place === "entry" || place === "goal" ? known.functions : [...known.record, ...known.functions];
     return { from, offers: [...of("variable", variables), ...of("function", functions, call), ...of("keyword", ["true", "false", "null", "in"])] };
   }
+  // Functions whose names have a dot: math.round.
+  const prefix = `${parts[0]}.`;
+  const dotted = known.functions.filter((f) => parts.length === 1 && f.startsWith(prefix)).map((f) => f.slice(prefix.length));
+  if (dotted.length > 0) return { from, offers: of("function", dotted, call) };
   if (hidden.includes(parts[0]!)) return undefined;
   const plain = /^[A-Za-z_]\w*$/;
   const members = parts.length === 1 && parts[0] === "event" && names.event ? named(names.event, from, plain) : membersOf(parts, from, names, plain);

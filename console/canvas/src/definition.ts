@@ -113,6 +113,10 @@ export interface Slot {
 // slotKey names a slot within its node.
 export const slotKey = (s: Slot): string => (s.kind === "event" || s.kind === "case" || s.kind === "arm" ? `${s.kind}.${s.index}` : s.kind);
 
+// wayOf names a slot as statistics do. Awaited events of one name are one way.
+export const wayOf = (n: Node, s: Pick<Slot, "kind" | "index">): string =>
+  s.kind === "event" ? `event:${n.events?.[s.index]?.event ?? ""}` : s.kind === "case" || s.kind === "arm" ? `${s.kind}:${s.index}` : s.kind;
+
 // slots lists the ways on from a node, in the order of the definition. onFailure, onTimeout and
 // onMissed are ways only where they are set: without them the lead goes on with next.
 export function slots(n: Node): Slot[] {

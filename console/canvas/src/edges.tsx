@@ -4,6 +4,7 @@ import { BaseEdge, type Edge, EdgeLabelRenderer, type EdgeProps } from "@xyflow/
 import { type DragEvent, memo, useState } from "react";
 
 import { useCounts, useEntered, useShared } from "./context.ts";
+import type { Node } from "./definition.ts";
 import type { Place } from "./edit.ts";
 import { type GraphEdge, startId } from "./graph.ts";
 import { Icon } from "./icons.tsx";
@@ -19,7 +20,7 @@ export interface WayData extends Record<string, unknown> {
   labelSize: Size;
   text: string;
   title: string;
-  ends: boolean; // its node has a way that ends the journey
+  from: Node | undefined; // undefined of the start marker
   place: Place | undefined; // where "+" inserts
   good: boolean; // a failure, a time-out and a missing date are not
 }
@@ -52,9 +53,9 @@ const WayView = memo(function WayView({ id, data, selected, source }: EdgeProps<
   const entered = useEntered();
   const [over, setOver] = useState(false);
   if (!data) return null;
-  const { edge, path, label, text, title, ends, place, good } = data;
+  const { edge, path, label, text, title, from, place, good } = data;
 
-  const flow = edge.source === startId ? undefined : counts && taken(edge, counts, ends);
+  const flow = from && edge.slots[0] && counts && taken(from, edge.slots[0], counts);
   const count = edge.source === startId ? (entered ?? 0) : (flow?.count ?? 0);
   const weight = live?.has() && entered ? Math.min(1, count / entered) : 0;
   const kind = selected ? "selected" : edge.change;

@@ -6,9 +6,9 @@ import { parseDuration } from "./duration.ts";
 // A Place is where a node is inserted: a way of a node, or before the first node.
 export type Place = { at: "start" } | { at: "slot"; source: string; slot: Pick<Slot, "kind" | "index"> };
 
-// fresh is a node as it is inserted. What only people can know (webhook, event, journey) is left
+// inserted is a node as it is put into a definition. What only people can know (webhook, event, journey) is left
 // for them to fill in.
-export function fresh(type: NodeType, id: string, next: string): Node {
+export function inserted(type: NodeType, id: string, next: string): Node {
   const to = next || undefined;
   switch (type) {
     case "delay":
@@ -31,8 +31,8 @@ export function fresh(type: NodeType, id: string, next: string): Node {
   }
 }
 
-// freshId is a name that no node has: the base, or the base with a number.
-export function freshId(d: Definition, base: string, also: ReadonlySet<string> = new Set()): string {
+// unusedId is an id that no node has: the base, or the base with a number.
+export function unusedId(d: Definition, base: string, also: ReadonlySet<string> = new Set()): string {
   const known = new Set([...d.nodes.map((n) => n.id), ...also]);
   const stem = base.replace(/\d+$/, "").slice(0, 58) || "node";
   if (!known.has(base)) return base;
@@ -55,10 +55,10 @@ export function lead(d: Definition, p: Place, target: string): Definition {
 // insert puts a new node at a place: it goes on where the place led to.
 export function insert(d: Definition, p: Place, type: NodeType): { definition: Definition; id: string } | undefined {
   if (d.nodes.length >= maxNodes) return undefined;
-  const id = freshId(d, type);
+  const id = unusedId(d, type);
   const before = targetOf(d, p);
   const led = lead(d, p, id);
-  return { definition: { ...led, nodes: after(led.nodes, p, [fresh(type, id, before)]) }, id };
+  return { definition: { ...led, nodes: after(led.nodes, p, [inserted(type, id, before)]) }, id };
 }
 
 // after puts nodes behind the node of a place, so that a file reads in the order of the journey.
@@ -156,7 +156,7 @@ export function readClip(json: unknown): Clip | undefined {
 export function paste(d: Definition, c: Clip, p?: Place): { definition: Definition; ids: string[] } | undefined {
   if (d.nodes.length + c.nodes.length > maxNodes) return undefined;
   const ids = new Map<string, string>();
-  for (const n of c.nodes) ids.set(n.id, freshId(d, n.id, new Set(ids.values())));
+  for (const n of c.nodes) ids.set(n.id, unusedId(d, n.id, new Set(ids.values())));
   let added = c.nodes.map((n) => slots(n).reduce((m, s) => withSlot(m, s, ids.get(s.target) ?? ""), { ...n, id: ids.get(n.id)! }));
   if (!p) return { definition: { ...d, nodes: [...d.nodes, ...added] }, ids: [...ids.values()] };
   const before = targetOf(d, p);

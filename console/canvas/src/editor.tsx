@@ -87,7 +87,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   }, [problems, nodes, words]);
 
   const change = useCallback((c: (d: Definition) => Definition, tag?: string) => dispatch({ do: "change", change: c, tag }), []);
-  const g = useMemo(() => graph(definition, false), [definition]);
+  const g = useMemo(() => graph(definition, "slots"), [definition]);
 
   const insert = useCallback(
     (place: edit.Place, type: NodeType) => {

@@ -107,7 +107,6 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
       const n = place.steps.get(id);
       return n?.kind === "node" ? title(n.node, words) : n?.kind === "missing" ? n.missing : n?.kind === "start" ? texts.start : texts.end;
     };
-    const ending = new Set(graph.edges.filter((e) => e.slots.some((s) => !s.target)).map((e) => e.source));
     return graph.edges.map((e): WayEdge => {
       const text = place.label.get(e.id)!;
       const fromTo = fill(texts.edgeTitle, { from: named(e.source), to: named(e.target) });
@@ -126,7 +125,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
           ...place.laid.edges.get(e.id)!,
           text,
           title: [text, fromTo].filter(Boolean).join("\n"),
-          ends: ending.has(e.source),
+          from: place.node(e.source),
           place: !editing ? undefined : e.source === startId ? { at: "start" } : { at: "slot", source: e.source, slot: e.slots[0]! },
           good: e.slots.some((s) => s.kind !== "onFailure" && s.kind !== "onTimeout" && s.kind !== "onMissed") || e.slots.length === 0,
         },

@@ -1,6 +1,6 @@
 // From a definition to the nodes and edges of a picture. Nothing here knows React, sizes or places.
 
-import { type Definition, type Node, type Slot, nodesById, slotKey, slots } from "./definition.ts";
+import { type Definition, type Node, type Slot, nodesById, slotKey, slots, wayOf } from "./definition.ts";
 
 export type Change = "same" | "added" | "removed" | "changed";
 
@@ -28,9 +28,12 @@ export interface Graph {
   edges: GraphEdge[];
 }
 
-// graph draws a definition. With merge, the ways of a node that lead to one and the same node are
-// one edge: statistics count them together. To edit, each way needs an edge of its own.
-export function graph(d: Definition, merge: boolean): Graph {
+// What has an edge of its own: each slot, to edit it; each way that statistics count, to show how many
+// went it; or each next node of a node, to compare two definitions.
+export type Edges = "slots" | "ways" | "targets";
+
+// graph draws a definition.
+export function graph(d: Definition, edgesOf: Edges): Graph {
   const byId = nodesById(d);
   const nodes: GraphNode[] = [];
   const edges: GraphEdge[] = [];
@@ -54,17 +57,17 @@ export function graph(d: Definition, merge: boolean): Graph {
   for (const n of byId.values()) {
     const drawn = new Map<string, GraphEdge>();
     for (const s of slots(n)) {
-      const end = `${endPrefix}${n.id}${merge ? "" : `:${slotKey(s)}`}`;
+      const end = `${endPrefix}${n.id}${edgesOf === "slots" ? `:${slotKey(s)}` : ""}`;
       const target = s.target ? targetOf(s.target) : end;
-      const known = merge ? drawn.get(target) : undefined;
+      const id = { slots: `${n.id}:${slotKey(s)}`, ways: `${n.id}:${wayOf(n, s)}>${target}`, targets: `${n.id}>${target}` }[edgesOf];
+      const known = drawn.get(id);
       if (known) {
         known.slots.push(s);
         continue;
       }
-      if (!s.target) nodes.push({ id: end, kind: "end" });
-      const id = merge ? `${n.id}>${target}` : `${n.id}:${slotKey(s)}`;
+      if (target === end && !nodes.some((x) => x.id === end)) nodes.push({ id: end, kind: "end" });
       const edge: GraphEdge = { id, source: n.id, target, slots: [s], change: "same" };
-      drawn.set(target, edge);
+      drawn.set(id, edge);
       edges.push(edge);
     }
   }
@@ -74,8 +77,8 @@ export function graph(d: Definition, merge: boolean): Graph {
 // compare draws two definitions in one picture: what only the newer one has is added, what only
 // the older one has is removed.
 export function compare(older: Definition, newer: Definition): Graph {
-  const a = graph(older, true);
-  const b = graph(newer, true);
+  const a = graph(older, "targets");
+  const b = graph(newer, "targets");
   const olderNodes = new Map(a.nodes.map((n) => [n.id, n]));
   const newerIds = new Set(b.nodes.map((n) => n.id));
   const nodes = b.nodes.map((n): GraphNode => {

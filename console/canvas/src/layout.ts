@@ -23,7 +23,7 @@ export interface Layout {
 const labelId = (edge: string): string => `label ${edge}`; // no node's id has a blank
 const turn = 16; // pixels from a node to where its edges turn
 const corner = 12; // the radius of a turn
-const lane = 28; // pixels between ways that lead back
+const spacing = 28; // pixels between ways that lead back
 const between = 32; // pixels between two ranks
 
 // dagre doubles the length of each edge, in ranks, for a label in its middle, and halves what is
@@ -74,7 +74,7 @@ export function layout(g: Graph, sizeOf: (id: string) => Size, labelOf: (id: str
     const labelSize = labelOf(e.id);
     if (back.has(e.id)) {
       const right = Math.max(...g.nodes.map((n) => box(n.id)).filter((b) => b.bottom >= to.top - turn && b.top <= from.bottom + turn).map((b) => b.right));
-      const x = Math.max(right, outside) + lane + labelSize.width / 2;
+      const x = Math.max(right, outside) + spacing + labelSize.width / 2;
       outside = x + labelSize.width / 2;
       const points = [
         { x: from.x, y: from.bottom },

@@ -1,6 +1,6 @@
 // The statistics of the journey, asked for again and again while the page is seen.
 
-import type { GraphEdge } from "./graph.ts";
+import { type Node, type Slot, wayOf } from "./definition.ts";
 
 export interface NodeCounts {
   nodeId: string;
@@ -12,7 +12,8 @@ export interface NodeCounts {
   delivered: number;
   failed: number;
   skipped: number;
-  edges: { next: string; count: number }[];
+  edges: { next: string; way: string; count: number }[];
+  ends: { way: string; count: number }[]; // ways that ended the journey
 }
 
 export interface Statistics {
@@ -112,12 +113,12 @@ export class Live {
   }
 }
 
-// taken is how many went the way of an edge, and how many left its node at all. Ways without a
-// next node are not counted by themselves: they are what the others leave.
-export function taken(e: Pick<GraphEdge, "slots">, counts: NodeCounts, ends: boolean): { count: number; all: number } {
-  const on = counts.edges.reduce((sum, x) => sum + x.count, 0);
-  const all = ends ? Math.max(on, counts.entered - counts.standing) : on;
-  const target = e.slots[0]?.target ?? "";
-  const count = target ? (counts.edges.find((x) => x.next === target)?.count ?? 0) : all - on;
-  return { count, all };
+// taken is how many went a way from a node, and how many left the node by any.
+export function taken(n: Node, s: Slot, counts: NodeCounts | undefined): { count: number; all: number } {
+  const way = wayOf(n, s);
+  const ways = [...(counts?.edges ?? []), ...(counts?.ends ?? []).map((e) => ({ ...e, next: "" }))];
+  return {
+    count: ways.find((e) => e.way === way && e.next === s.target)?.count ?? 0,
+    all: ways.reduce((sum, e) => sum + e.count, 0),
+  };
 }

@@ -7,6 +7,7 @@ import type { Node } from "./definition.ts";
 import { slots } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { Icon } from "./icons.tsx";
+import { taken } from "./live.ts";
 import { type TextKey } from "./texts.ts";
 import { paramText } from "./param.ts";
 import { full, percent, placeInWords, slotLabel, summary, title, typeName } from "./words.ts";
@@ -57,7 +58,6 @@ export function NodePanel({ node, named, links, close, choose }: { node: Node; n
   const { texts, lang } = words;
   const counts = useCounts(node.id);
   const ways = slots(node);
-  const went = counts?.edges.reduce((sum, e) => sum + e.count, 0) ?? 0;
   const link = (kind: keyof Links): string => links[kind]!.replaceAll("{node}", encodeURIComponent(node.id));
   const settings = settingsOf(node);
   return (
@@ -91,7 +91,7 @@ export function NodePanel({ node, named, links, close, choose }: { node: Node; n
             <h3>{texts.ways}</h3>
             <ul className="wp-ways">
               {ways.map((s, i) => {
-                const n = s.target ? (counts?.edges.find((e) => e.next === s.target)?.count ?? 0) : 0;
+                const { count: n, all: went } = taken(node, s, counts);
                 return (
                   <li key={i}>
                     <span className="wp-ways-label">{slotLabel(node, s, words)}</span>
@@ -102,7 +102,7 @@ export function NodePanel({ node, named, links, close, choose }: { node: Node; n
                     ) : (
                       <span>{texts.theEnd}</span>
                     )}
-                    {live && went > 0 && s.target && (
+                    {live && went > 0 && (
                       <span className="wp-ways-share" title={full(n, lang)}>
                         {percent(n, went, lang)}
                       </span>

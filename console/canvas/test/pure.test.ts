@@ -84,8 +84,8 @@ test("parsing keeps what JSON says", () => {
   if ("rawJSON" in JSON) assert.equal(JSON.stringify(parseJSON('{"a":12.50,"b":12345678901234567890}')), '{"a":12.50,"b":12345678901234567890}');
 });
 
-test("the graph has a start, an end for each open way, and one edge for ways to one node", () => {
-  const g = graph(journey(), true);
+test("the graph has a start, an end for each open way, and one edge for each way", () => {
+  const g = graph(journey(), "ways");
   const edges = g.edges.map((e) => `${e.source}>${e.target}:${e.slots.map((s) => s.kind + s.index).join(",")}`);
   assert.deepEqual(edges, [
     "start:>hello:",
@@ -93,28 +93,30 @@ test("the graph has a start, an end for each open way, and one edge for ways to 
     "hello>end:onFailure0",
     "wait>check:next0",
     "check>arms:case0",
-    "check>end:case1,otherwise0",
+    "check>end:case1",
+    "check>end:otherwise0",
     "arms>event:arm0",
     "arms>end:arms:arm1",
     "event>end:next0",
     "event>wait:onTimeout0",
   ]);
-  assert.equal(graph(journey(), false).edges.length, edges.length + 1);
-  assert.deepEqual([...backEdges(g)], ["event>wait"]);
+  assert.equal(graph(journey(), "slots").edges.length, edges.length);
+  assert.equal(graph(journey(), "targets").edges.length, edges.length - 1);
+  assert.deepEqual([...backEdges(g)], ["event:onTimeout>wait"]);
 });
 
 test("a journey without nodes has a place for the first", () => {
-  assert.deepEqual(graph({ nodes: [] }, false).edges.map((e) => `${e.source}>${e.target}`), ["start:>end:"]);
+  assert.deepEqual(graph({ nodes: [] }, "slots").edges.map((e) => `${e.source}>${e.target}`), ["start:>end:"]);
 });
 
 test("an edge to nothing shows what is missing", () => {
-  const g = graph({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }] }, true);
+  const g = graph({ start: "a", nodes: [{ id: "a", type: "delay", for: "1h", next: "b" }] }, "ways");
   assert.deepEqual(g.nodes.map((n) => n.kind), ["start", "node", "missing"]);
 });
 
 test("a type of nodes that only a newer gateway has is drawn by its name", () => {
   const d = { start: "a", nodes: [{ id: "a", type: "dance", next: "b" }, { id: "b", type: "exit" }] } as unknown as Definition;
-  assert.deepEqual(graph(d, true).edges.map((e) => e.id), ["start:", "a>b"]);
+  assert.deepEqual(graph(d, "ways").edges.map((e) => e.id), ["start:", "a:next>b"]);
   assert.deepEqual([title(d.nodes[0]!, w), summary(d.nodes[0]!, w), typeName(d.nodes[0]!.type, w)], ["a", "", "dance"]);
 });
 
@@ -133,7 +135,7 @@ test("two versions in one picture", () => {
 });
 
 test("the layout is top-down, without overlaps, and the same each time", () => {
-  const g = graph(journey(), true);
+  const g = graph(journey(), "ways");
   const size = () => ({ width: 200, height: 80 });
   const label = () => ({ width: 60, height: 24 });
   const l = layout(g, size, label);
@@ -154,9 +156,9 @@ test("a longer way back is outside of a shorter one", () => {
     { id: "a", type: "delay", for: "1h", next: "b" },
     { id: "b", type: "waitForEvent", event: "x", timeout: "1h", next: "a", onTimeout: "c" },
     { id: "c", type: "delay", for: "1h", next: "a" },
-  ] }, true);
-  const l = layout(g, () => ({ width: 200, height: 80 }), (id) => ({ width: id === "b>a" ? 160 : 0, height: 24 }));
-  assert.ok(l.edges.get("c>a")!.label.x > l.edges.get("b>a")!.label.x + 80);
+  ] }, "ways");
+  const l = layout(g, () => ({ width: 200, height: 80 }), (id) => ({ width: id === "b:next>a" ? 160 : 0, height: 24 }));
+  assert.ok(l.edges.get("c:next>a")!.label.x > l.edges.get("b:next>a")!.label.x + 80);
 });
 
 test("routes turn at right angles", () => {
@@ -176,7 +178,7 @@ test("words", () => {
   assert.equal(summary({ id: "x", type: "branch", cases: [{ when: "lead.region == 4001" }] }, w), "lead.region == 4001");
   assert.equal(title({ id: "x", type: "delay", label: "Pause" }, w), "Pause");
   assert.equal(slotLabel(node(d, "hello"), { kind: "next", index: 0, target: "wait" }, w), "Delivered");
-  assert.equal(edgeLabel(node(d, "check"), graph(d, true).edges[5]!, w), "lead.gender == 1 · Otherwise");
+  assert.equal(edgeLabel(node(d, "check"), graph(d, "targets").edges[5]!, w), "lead.gender == 1 · Otherwise");
   assert.equal(short(12_436, "en"), "12.4k");
   assert.equal(short(12_436, "zh"), "1.2万");
   assert.equal(short(999, "en"), "999");
@@ -192,18 +194,22 @@ test("both languages have all texts, with the same values to fill in", () => {
   assert.equal(texts("en", { start: "Go" }).start, "Go");
 });
 
-test("shares of the ways", () => {
-  const counts = { nodeId: "a", entered: 10, standing: 2, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0, edges: [{ next: "b", count: 6 }] };
-  const to = (target: string) => ({ slots: [{ kind: "next" as const, index: 0, target }] });
-  assert.deepEqual(taken(to("b"), counts, true), { count: 6, all: 8 });
-  assert.deepEqual(taken(to(""), counts, true), { count: 2, all: 8 });
-  assert.deepEqual(taken(to("b"), counts, false), { count: 6, all: 6 });
-  assert.deepEqual(taken(to("c"), counts, false), { count: 0, all: 6 });
+test("ways that meet at one node, or end the journey, are drawn and counted apart", () => {
+  const a: Definition["nodes"][number] = { id: "a", type: "waitForEvent", timeout: "1h", events: [{ event: "x", next: "b" }, { event: "x", when: "true", next: "b" }, { event: "y" }], onTimeout: "b" };
+  const g = graph({ start: "a", nodes: [a, { id: "b", type: "exit" }] }, "ways");
+  assert.deepEqual(g.edges.slice(1).map((e) => e.id), ["a:event:x>b", "a:event:y>end:a", "a:onTimeout>b"]);
+  const counts = {
+    nodeId: "a", entered: 9, standing: 0, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0,
+    edges: [{ next: "b", way: "event:x", count: 2 }, { next: "b", way: "onTimeout", count: 4 }], ends: [{ way: "event:y", count: 3 }],
+  };
+  assert.deepEqual(g.edges.slice(1).map((e) => taken(a, e.slots[0]!, counts)), [{ count: 2, all: 9 }, { count: 3, all: 9 }, { count: 4, all: 9 }]);
+  assert.deepEqual(taken(a, { kind: "onTimeout", index: 0, target: "c" }, counts), { count: 0, all: 9 });
+  assert.deepEqual(taken(a, { kind: "onTimeout", index: 0, target: "b" }, undefined), { count: 0, all: 0 });
 });
 
 test("statistics keep the objects of nodes that have not changed", () => {
   const live = new Live("");
-  const counts = (id: string, entered: number) => ({ nodeId: id, entered, standing: 0, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0, edges: [] });
+  const counts = (id: string, entered: number) => ({ nodeId: id, entered, standing: 0, waiting: 0, sending: 0, deferred: 0, delivered: 0, failed: 0, skipped: 0, edges: [], ends: [] });
   const enrollments = { entered: 1, completed: 0, exited: 0, failed: 0, canceled: 0, heldOut: 0 };
   let told = 0;
   live.subscribe(() => told++);

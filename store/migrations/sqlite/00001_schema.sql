@@ -34,18 +34,27 @@ CREATE TABLE access_keys (
 CREATE TABLE users (
   id TEXT PRIMARY KEY,
   org TEXT NOT NULL,
-  email TEXT NOT NULL, -- in lower case
+  email TEXT NOT NULL, -- its ASCII letters in lower case
   name TEXT NOT NULL,
-  role TEXT NOT NULL,
+  role TEXT NOT NULL, -- none: the issuer gives no role any more
+  role_by_claim INTEGER NOT NULL, -- the issuer gave it
+  iss TEXT NOT NULL, -- the OpenID Connect issuer of the account that the user signs in with; '': none yet
+  sub TEXT NOT NULL, -- the account there
   disabled INTEGER NOT NULL,
   password_hash TEXT NOT NULL, -- argon2id's, '' without a password
   sessions INTEGER NOT NULL, -- how often all sessions were ended
+  totp_secret BLOB, -- of the person's app, sealed; NULL: none
+  totp_step INTEGER NOT NULL DEFAULT 0, -- the last step of 30 seconds of which a code was taken
+  passkeys TEXT NOT NULL DEFAULT '[]', -- JSON array, with public keys
+  recovery_codes TEXT NOT NULL DEFAULT '[]', -- JSON array of the hashes of those that were not used
   link_hash TEXT, -- of the token of the sign-in link that can be used; NULL: none
   link_expires_at INTEGER,
+  link_by TEXT NOT NULL, -- who made the link, as audit.actor has it; '': Waypost itself
   created_at INTEGER NOT NULL,
   UNIQUE (org, email)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX users_by_link ON users (link_hash);
+CREATE UNIQUE INDEX users_by_subject ON users (org, iss, sub) WHERE iss <> '';
 
 -- Answers to requests with an Idempotency-Key.
 CREATE TABLE idempotency_keys (
@@ -53,9 +62,25 @@ CREATE TABLE idempotency_keys (
   token TEXT NOT NULL, -- of the request that has claimed the key
   body TEXT NOT NULL, -- a hash of the request's
   claimed_at INTEGER NOT NULL,
-  answer BLOB -- sealed; NULL until there is one
+  answer BLOB, -- sealed; NULL until there is one
+  erased INTEGER NOT NULL DEFAULT 0 -- the answer was, with a lead that it told of
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (claimed_at);
+
+-- The leads that an answer tells of: it is erased with each of them.
+CREATE TABLE answer_leads (
+  leads_id INTEGER NOT NULL,
+  key_id TEXT NOT NULL REFERENCES idempotency_keys (id) ON DELETE CASCADE,
+  PRIMARY KEY (leads_id, key_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX answer_leads_by_key ON answer_leads (key_id);
+
+-- The one row has the latest time at which a request can have been signed that was accepted.
+CREATE TABLE nonce_horizon (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  latest_at INTEGER -- NULL: none was accepted yet
+) STRICT;
+INSERT INTO nonce_horizon (id) VALUES (1);
 
 ---- leads
 
@@ -71,7 +96,7 @@ CREATE TABLE leads (
   name_folded TEXT NOT NULL, -- name as lists compare it: case does not count
   mobile_phone TEXT NOT NULL, -- JSON array; lead_phones has the numbers
   gender INTEGER, -- 0 to 2
-  birthday TEXT, -- YYYY-MM-DD
+  birthday TEXT, -- YYYY-MM-DD, or --MM-DD without a year
   email TEXT,
   email_folded TEXT, -- email as lists compare it
   wechat TEXT,
@@ -110,7 +135,7 @@ CREATE INDEX leads_by_name ON leads (org, stage, name_folded, leads_id, created_
 CREATE INDEX leads_by_email ON leads (org, stage, email_folded) WHERE email_folded IS NOT NULL;
 CREATE INDEX leads_by_test ON leads (org, stage) WHERE test;
 -- The birthdays of a day, in all years.
-CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, 6)) WHERE birthday IS NOT NULL;
+CREATE INDEX leads_by_birthday ON leads (org, stage, substr(birthday, length(birthday) - 4)) WHERE birthday IS NOT NULL;
 -- The times of creation in each block of 8,192 leads_ids, see store/lead_blocks.go. Nothing
 -- else is looked up here: the scope does not come first, and no other index has the order
 -- of created_at + 0.
@@ -134,15 +159,31 @@ CREATE TABLE events (
   name TEXT NOT NULL,
   leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   properties TEXT NOT NULL, -- JSON object
+  occurred_at INTEGER NOT NULL, -- orders and counts them; the sender's, or accepted_at
   accepted_at INTEGER NOT NULL,
   depth INTEGER NOT NULL DEFAULT 0, -- of the enrollment that emitted it, and one more; 0: a client's
   UNIQUE (org, stage, event_id)
 ) STRICT;
 CREATE INDEX events_by_lead ON events (leads_id, name, seq);
 -- The orders of lists. Those of a lead need no scope: a lead is in one.
-CREATE INDEX events_by_time ON events (org, stage, accepted_at, seq);
-CREATE INDEX events_by_name ON events (org, stage, name, accepted_at, seq);
-CREATE INDEX events_of_lead ON events (leads_id, accepted_at, seq);
+CREATE INDEX events_by_time ON events (org, stage, occurred_at, seq);
+CREATE INDEX events_by_name ON events (org, stage, name, occurred_at, seq);
+CREATE INDEX events_of_lead ON events (leads_id, occurred_at, seq);
+
+-- How many events of a name a lead has had on a day, and when: they outlive the events.
+CREATE TABLE event_days (
+  org TEXT NOT NULL,
+  stage TEXT NOT NULL,
+  leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  day INTEGER NOT NULL, -- of occurred_at in UTC, since 1970
+  n INTEGER NOT NULL,
+  first_at INTEGER NOT NULL, -- occurred_at of the first and the last event of the day
+  last_at INTEGER NOT NULL,
+  PRIMARY KEY (leads_id, name, day)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX event_days_by_name ON event_days (org, stage, name, day);
+CREATE INDEX event_days_by_day ON event_days (day);
 
 -- How many events of a name there are. A transaction that stores or deletes some adds a row
 -- for each name to event_deltas; these are folded into event_names (store/lead_event_names.go).
@@ -170,6 +211,7 @@ CREATE TABLE imports (
   stage TEXT NOT NULL,
   app_id TEXT NOT NULL,
   mode TEXT NOT NULL, -- create, update or upsert
+  match TEXT NOT NULL, -- what of a row names its lead; '': the leadsId, else the externalId
   dry_run INTEGER NOT NULL,
   phone_region TEXT NOT NULL, -- of numbers without a country code; '': none
   status TEXT NOT NULL,
@@ -187,6 +229,14 @@ CREATE TABLE imports (
   ended_at INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX imports_not_started ON imports (id) WHERE workflow_started_at IS NULL AND ended_at IS NULL;
+
+-- The leads that an import has created or updated.
+CREATE TABLE import_leads (
+  import_id TEXT NOT NULL REFERENCES imports (id) ON DELETE CASCADE,
+  leads_id INTEGER NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
+  PRIMARY KEY (import_id, leads_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX import_leads_by_lead ON import_leads (leads_id);
 
 -- Rows that are not processed yet, some hundred together.
 CREATE TABLE import_parts (
@@ -354,7 +404,8 @@ CREATE TABLE segment_checks (
   stage TEXT NOT NULL,
   leads_id INTEGER NOT NULL,
   at INTEGER NOT NULL,
-  depth INTEGER NOT NULL -- of what it begins, as events have it
+  depth INTEGER NOT NULL, -- of what it begins, as events have it
+  late INTEGER NOT NULL DEFAULT 0 -- an event that begins and ends nothing
 ) STRICT;
 CREATE INDEX segment_checks_by_lead ON segment_checks (leads_id);
 
@@ -429,6 +480,7 @@ CREATE TABLE journey_goals (
   stage TEXT NOT NULL,
   event TEXT NOT NULL, -- its name
   within_ms INTEGER NOT NULL, -- since the enrollment began
+  since_version INTEGER NOT NULL, -- leads that a version before it has counted are counted anew
   PRIMARY KEY (journey_id, version),
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
@@ -473,6 +525,7 @@ CREATE TABLE journey_entries (
   last_entry_at INTEGER NOT NULL,
   enrollment_id TEXT NOT NULL, -- of the last entry
   active INTEGER NOT NULL CHECK (active >= 0), -- enrollments that have not ended
+  goal_version INTEGER NOT NULL DEFAULT 0, -- the highest version whose goal has counted the lead; 0: none
   PRIMARY KEY (journey_id, leads_id, entry_key)
 ) STRICT, WITHOUT ROWID;
 
@@ -513,6 +566,13 @@ CREATE TABLE launches (
   enrolled INTEGER NOT NULL, -- leads
   skipped INTEGER NOT NULL, -- leads that could not enter
   held_out INTEGER NOT NULL, -- leads of the control group
+  missing INTEGER NOT NULL, -- of skipped: listed leads that do not exist
+  gone INTEGER NOT NULL, -- of skipped: leads that left the audience before it was their turn
+  test TEXT, -- JSON object; NULL: everybody is enrolled alike
+  held INTEGER NOT NULL, -- leads that wait for the end of the test; they stand in launch_leads
+  test_ended_at INTEGER, -- when the last lead of the test has entered
+  rest_at INTEGER, -- when the rest was let go on, or left out
+  test_arm INTEGER, -- the arm that had won by then
   FOREIGN KEY (journey_id, version) REFERENCES journey_versions (journey_id, version)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX launches_by_scope ON launches (org, stage, id);
@@ -522,8 +582,11 @@ CREATE INDEX launches_by_end ON launches (org, stage, ended, id);
 CREATE INDEX launches_by_journey_end ON launches (org, stage, journey_id, ended, id);
 CREATE INDEX launches_by_recurring_end ON launches (org, stage, recurring_id, ended, id) WHERE recurring_id IS NOT NULL;
 CREATE INDEX launches_to_settle ON launches (id) WHERE ended = '';
+CREATE INDEX launches_held ON launches (id) WHERE test_ended_at IS NOT NULL AND rest_at IS NULL;
 CREATE INDEX launches_not_started ON launches (id) WHERE workflow_started_at IS NULL;
 CREATE INDEX launches_personal ON launches (id) WHERE personal;
+-- What the deletion of a lead looks through.
+CREATE INDEX launches_personal_by_scope ON launches (org, stage, id) WHERE personal;
 CREATE INDEX launches_by_segment ON launches (segment_id, id) WHERE segment_id IS NOT NULL;
 CREATE INDEX launches_recurring ON launches (id) WHERE cron IS NOT NULL AND done_at IS NULL;
 -- An occurrence is opened once.
@@ -534,7 +597,7 @@ CREATE INDEX launches_by_recurring ON launches (org, stage, recurring_id, id) WH
 -- What occurrences came to together is summed up without reading their rows.
 CREATE INDEX launches_occurrence_counts ON launches (recurring_id, started_at, total, enrolled, skipped, held_out) WHERE recurring_id IS NOT NULL;
 
--- Leads that a launch lists, in ascending parts.
+-- Leads that a launch lists, or that are held until its test is over, in ascending parts.
 CREATE TABLE launch_leads (
   launch_id TEXT NOT NULL REFERENCES launches (id) ON DELETE CASCADE,
   last INTEGER NOT NULL, -- the highest leads_id of the part
@@ -580,9 +643,10 @@ CREATE TABLE enrollments (
   depth INTEGER NOT NULL DEFAULT 0, -- enrollments before it in a row, each of which made the next or emitted the event that did
   exits INTEGER NOT NULL DEFAULT 0, -- its version has journey_exits
   goal_version INTEGER NOT NULL DEFAULT 0, -- the version that it began with, whose goal counts for it; 0: none
+  before_at INTEGER, -- when the lead entered before, as far as the goal counted it; NULL: never
   test INTEGER NOT NULL DEFAULT 0, -- of a test lead as it was made: no statistics count it
   cohort_id TEXT REFERENCES cohorts (id),
-  claimed_at INTEGER, -- by a pump, which gathers it for a cohort
+  claimed_at INTEGER, -- by a pump, which is to form a cohort of it
   status TEXT NOT NULL,
   node_id TEXT NOT NULL, -- where it stands
   last_seq INTEGER NOT NULL, -- of its timeline
@@ -619,8 +683,9 @@ CREATE TABLE split_arms (
   visit INTEGER NOT NULL,
   version INTEGER NOT NULL,
   arm INTEGER NOT NULL, -- from 0
+  at INTEGER NOT NULL, -- when it took it, in microseconds
   won INTEGER NOT NULL, -- it was the winner's
-  counts INTEGER NOT NULL, -- the enrollment has a goal, and had not reached it yet
+  counts INTEGER NOT NULL, -- the enrollment has a goal, and the arm was taken by its weight
   PRIMARY KEY (enrollment_id, node_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -657,9 +722,11 @@ CREATE TABLE waits (
   event_id TEXT NOT NULL DEFAULT '', -- the event that satisfied it
   arm INTEGER NOT NULL DEFAULT 0, -- which of those that the node waits for it is
   fields TEXT NOT NULL DEFAULT '', -- of waitUntil: the lead's that its end depends on, one a line; * for waitFor
+  look_at INTEGER, -- of waitFor: when time can make its condition true
   PRIMARY KEY (enrollment_id, visit)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX waits_open ON waits (leads_id) WHERE NOT closed;
+CREATE INDEX waits_by_look ON waits (look_at) WHERE look_at IS NOT NULL;
 CREATE UNIQUE INDEX waits_matched ON waits (enrollment_id, node_id, event_id) WHERE event_id <> '';
 
 ---- controls
@@ -953,6 +1020,7 @@ CREATE INDEX article_changes_due ON article_changes (bulk, due_at, changed_at, n
 -- last reindex.
 CREATE TABLE article_index (
   id INTEGER PRIMARY KEY CHECK (id = 1),
+  installation TEXT NOT NULL DEFAULT '', -- names this database where several share a search engine; '': not named yet
   holder TEXT NOT NULL DEFAULT '', -- the process that writes it; '': none
   holder_engine TEXT NOT NULL DEFAULT '',
   held_until INTEGER, -- microseconds since 1970
@@ -974,19 +1042,21 @@ INSERT INTO article_index (id) VALUES (1);
 
 ---- audit log
 
--- Who changed what. Rows are only ever added, and dropped when their time is over. They hold no
--- personal data of leads but the names of their members.
+-- Who changed what. Rows are added, and dropped when their time is over; counts of one row grow
+-- while it is new. They hold no personal data of leads but the names of their members, and of users
+-- their ids alone.
 CREATE TABLE audit (
   id TEXT PRIMARY KEY, -- sorts by when
   org TEXT NOT NULL,
   stage TEXT NOT NULL,
   application TEXT NOT NULL, -- its id; '': a command that writes to the database
-  actor TEXT NOT NULL, -- the person behind it; '': not named
+  actor TEXT NOT NULL, -- the person behind it, a user of the console by their id; '': not named
   action TEXT NOT NULL,
   target TEXT NOT NULL,
   was TEXT, -- JSON object: members that changed
   became TEXT, -- JSON object
-  request_id TEXT NOT NULL -- '': of no request
+  request_id TEXT NOT NULL, -- '': of no request
+  address TEXT NOT NULL DEFAULT '' -- the client's, of what is done to users; '': not known
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX audit_by_scope ON audit (org, stage, id);
 CREATE INDEX audit_by_target ON audit (org, stage, target, id);

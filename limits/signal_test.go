@@ -11,50 +11,50 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ringer is a bell whose notices are carried to Redis.
-func ringer(t *testing.T, client *redis.Client, name string) *Bell {
+// sender is a signal whose notices are carried to Redis.
+func sender(t *testing.T, client *redis.Client, name string) *Signal {
 	t.Helper()
-	b := NewBell(client, name)
+	s := NewSignal(client, name)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); b.Run(ctx) }()
+	go func() { defer close(done); s.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
-	return b
+	return s
 }
 
-// Of the processes that wait one gets a notice, and a notice of one bell is not got from
+// Of the processes that wait one gets a notice, and a notice of one signal is not got from
 // another.
-func TestBellWakesOne(t *testing.T) {
+func TestSignalWakesOne(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		name := uniqueKey(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		listening, stop := context.WithCancel(ctx)
-		var heard atomic.Int64
+		var received atomic.Int64
 		first := make(chan struct{}, 8)
 		var listeners sync.WaitGroup
 		for range 3 {
-			b := NewBell(client, name)
-			b.wait = time.Minute
+			s := NewSignal(client, name)
+			s.wait = time.Minute
 			listeners.Go(func() {
 				for listening.Err() == nil {
-					if noticed, _ := b.Await(listening); noticed {
-						heard.Add(1)
+					if noticed, _ := s.Await(listening); noticed {
+						received.Add(1)
 						first <- struct{}{}
 					}
 				}
 			})
 		}
-		ringer(t, client, name+"/other").Ring()
-		ringer(t, client, name).Ring()
+		sender(t, client, name+"/other").Send()
+		sender(t, client, name).Send()
 		select {
 		case <-first:
 		case <-ctx.Done():
 			t.Fatal("no process got the notice")
 		}
 		// A second notice comes after the first one has had its time to be got twice.
-		ringer(t, client, name).Ring()
+		sender(t, client, name).Send()
 		select {
 		case <-first:
 		case <-ctx.Done():
@@ -63,7 +63,7 @@ func TestBellWakesOne(t *testing.T) {
 		stop()
 		began := time.Now()
 		listeners.Wait()
-		if n := heard.Load(); n != 2 {
+		if n := received.Load(); n != 2 {
 			t.Errorf("2 notices were got %d times", n)
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -73,25 +73,25 @@ func TestBellWakesOne(t *testing.T) {
 }
 
 // Redis keeps some notices that no process waits for, not all of them.
-func TestBellKeepsFewNotices(t *testing.T) {
+func TestSignalKeepsFewNotices(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, client *redis.Client) {
 		name := uniqueKey(t)
-		b := ringer(t, client, name)
+		s := sender(t, client, name)
 		for left := int64(0); left < maxNotices; {
-			b.Ring()
+			s.Send()
 			var err error
-			if left, err = client.LLen(t.Context(), b.key).Result(); err != nil {
+			if left, err = client.LLen(t.Context(), s.key).Result(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 20 {
-			b.Ring()
-			if left, err := client.LLen(t.Context(), b.key).Result(); err != nil || left > maxNotices+1 { // between push and trim
+			s.Send()
+			if left, err := client.LLen(t.Context(), s.key).Result(); err != nil || left > maxNotices+1 { // between push and trim
 				t.Fatalf("%d notices are kept, %v", left, err)
 			}
 		}
-		if noticed, err := NewBell(client, name).Await(t.Context()); !noticed || err != nil {
+		if noticed, err := NewSignal(client, name).Await(t.Context()); !noticed || err != nil {
 			t.Errorf("a notice of before is lost: %t, %v", noticed, err)
 		}
 	})
@@ -99,22 +99,22 @@ func TestBellKeepsFewNotices(t *testing.T) {
 
 // Without Redis giving a notice never blocks and waiting for one fails at once; both work again
 // when it is back.
-func TestBellOutlivesRedis(t *testing.T) {
+func TestSignalOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	addr := server.Addr()
 	client := connect(t, addr)
-	b := ringer(t, client, "b")
+	s := sender(t, client, "b")
 	server.Close()
 	for range 100 {
-		b.Ring()
+		s.Send()
 	}
 	for range 2 * tolerated {
-		if noticed, err := b.Await(t.Context()); noticed || err == nil {
+		if noticed, err := s.Await(t.Context()); noticed || err == nil {
 			t.Errorf("noticed %t, error %v; want an error", noticed, err)
 		}
 	}
-	if calls, outages := b.Fallbacks(); calls < 2*tolerated || outages != 1 {
+	if calls, outages := s.Fallbacks(); calls < 2*tolerated || outages != 1 {
 		t.Errorf("%d calls without Redis in %d outages are counted", calls, outages)
 	}
 	again := miniredis.NewMiniRedis() // one that was closed answers no blocking calls
@@ -125,8 +125,8 @@ func TestBellOutlivesRedis(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		b.Ring()
-		noticed, err := b.Await(ctx)
+		s.Send()
+		noticed, err := s.Await(ctx)
 		if noticed {
 			return
 		}

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// TestLanes lets writers wait behind one that is in, and looks in which order they
+// TestWriterQueue lets writers wait behind one that is in, and looks in which order they
 // get in.
-func TestLanes(t *testing.T) {
+func TestWriterQueue(t *testing.T) {
 	t.Parallel()
-	many := func(lane string, n int) (list []string) {
+	many := func(size string, n int) (list []string) {
 		for range n {
-			list = append(list, lane)
+			list = append(list, size)
 		}
 		return list
 	}
@@ -29,30 +29,30 @@ func TestLanes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var l lanes
-			if err := l.enter(t.Context(), true); err != nil {
+			var q writerQueue
+			if err := q.enter(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 			in := make(chan string)
-			for i, lane := range c.come {
+			for i, size := range c.come {
 				go func() {
-					if err := l.enter(t.Context(), lane == "large"); err != nil {
-						lane = err.Error()
+					if err := q.enter(t.Context(), size == "large"); err != nil {
+						size = err.Error()
 					}
-					in <- lane
+					in <- size
 				}()
-				l.await(i + 1)
+				q.await(i + 1)
 			}
-			l.leave()
+			q.leave()
 			var got []string
 			for range c.come {
 				got = append(got, <-in)
-				l.leave()
+				q.leave()
 			}
 			if !slices.Equal(got, c.want) {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}
-			if l.busy {
+			if q.busy {
 				t.Fatal("somebody is still in")
 			}
 		})
@@ -60,11 +60,11 @@ func TestLanes(t *testing.T) {
 }
 
 // await returns when n writers wait.
-func (l *lanes) await(n int) {
+func (q *writerQueue) await(n int) {
 	for {
-		l.mu.Lock()
-		waiting := len(l.waiting[0]) + len(l.waiting[1])
-		l.mu.Unlock()
+		q.mu.Lock()
+		waiting := len(q.waiting[0]) + len(q.waiting[1])
+		q.mu.Unlock()
 		if waiting == n {
 			return
 		}
@@ -72,11 +72,11 @@ func (l *lanes) await(n int) {
 	}
 }
 
-// TestLanesGiveUp ends contexts of writers that wait: the others get in, one at a
+// TestWriterQueueGivesUp ends contexts of writers that wait: the others get in, one at a
 // time, and nobody is lost.
-func TestLanesGiveUp(t *testing.T) {
+func TestWriterQueueGivesUp(t *testing.T) {
 	t.Parallel()
-	var l lanes
+	var q writerQueue
 	const writers, rounds = 8, 200
 	inside := 0
 	done := make(chan error, writers)
@@ -89,7 +89,7 @@ func TestLanesGiveUp(t *testing.T) {
 					if (w+round)%3 == 0 {
 						go cancel()
 					}
-					if err := l.enter(ctx, w%2 == 0); errors.Is(err, context.Canceled) {
+					if err := q.enter(ctx, w%2 == 0); errors.Is(err, context.Canceled) {
 						continue
 					} else if err != nil {
 						return err
@@ -98,7 +98,7 @@ func TestLanesGiveUp(t *testing.T) {
 						return fmt.Errorf("%d are in", inside)
 					}
 					inside--
-					l.leave()
+					q.leave()
 				}
 				return nil
 			}()
@@ -109,7 +109,7 @@ func TestLanesGiveUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if l.busy || len(l.waiting[0])+len(l.waiting[1]) != 0 {
-		t.Fatalf("left behind: %+v", l.waiting)
+	if q.busy || len(q.waiting[0])+len(q.waiting[1]) != 0 {
+		t.Fatalf("left behind: %+v", q.waiting)
 	}
 }

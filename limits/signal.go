@@ -9,51 +9,53 @@ import (
 )
 
 const (
-	// bellWait bounds one wait for a notice, so that a connection that is dead without an
+	// signalWait bounds one wait for a notice, so that a connection that is dead without an
 	// error is noticed.
-	bellWait = 5 * time.Second
+	signalWait = 5 * time.Second
 	// maxNotices is how many notices Redis keeps while nobody waits for one: a hundred say
 	// no more than one does.
 	maxNotices = 16
 )
 
-// Bell carries notices that there is something to do from one process to another. Of the
+// Signal carries notices that there is something to do from one process to another. Of the
 // processes that wait, one gets each notice. A notice may be lost with Redis, so every
 // process also looks now and then. It is safe for concurrent use.
-type Bell struct {
+type Signal struct {
 	gate
 	client redis.UniversalClient
 	key    string
 	notice chan struct{} // holds a value while Run has one to carry
-	wait   time.Duration // bellWait
+	wait   time.Duration // signalWait
 }
 
-// NewBell returns the bell of that name in client, which should have been made with
+// NewSignal returns the signal of that name in client, which should have been made with
 // ClientOptions.
-func NewBell(client redis.UniversalClient, name string) *Bell {
-	return &Bell{client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, notice: make(chan struct{}, 1), wait: bellWait}
+func NewSignal(client redis.UniversalClient, name string) *Signal {
+	return &Signal{
+		client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, notice: make(chan struct{}, 1), wait: signalWait,
+	}
 }
 
-// Ring gives a notice; several calls before Run carries it are one. It never blocks.
-func (b *Bell) Ring() {
+// Send gives a notice; several calls before Run carries it are one. It never blocks.
+func (s *Signal) Send() {
 	select {
-	case b.notice <- struct{}{}:
+	case s.notice <- struct{}{}:
 	default:
 	}
 }
 
 // Run carries notices to Redis until ctx ends.
-func (b *Bell) Run(ctx context.Context) {
+func (s *Signal) Run(ctx context.Context) {
 	for {
 		select {
-		case <-b.notice:
+		case <-s.notice:
 		case <-ctx.Done():
 			return
 		}
-		b.gate.call(ctx, func() error {
-			_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-				p.RPush(ctx, b.key, 1)
-				p.LTrim(ctx, b.key, -maxNotices, -1)
+		s.gate.call(ctx, func() error {
+			_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.RPush(ctx, s.key, 1)
+				p.LTrim(ctx, s.key, -maxNotices, -1)
 				return nil
 			})
 			return err
@@ -63,15 +65,15 @@ func (b *Bell) Run(ctx context.Context) {
 
 // Await waits for a notice, for some seconds or until ctx ends. An error means that Redis
 // does not answer.
-func (b *Bell) Await(ctx context.Context) (noticed bool, err error) {
-	if !b.gate.enter() {
+func (s *Signal) Await(ctx context.Context) (noticed bool, err error) {
+	if !s.gate.enter() {
 		return false, ErrAway
 	}
 	answer := make(chan error, 1)
 	// BLPop returns some seconds later than ctx ends, so nobody waits for it.
 	go func() {
-		err := b.client.BLPop(ctx, b.wait, b.key).Err()
-		b.gate.leave(err == nil || errors.Is(err, redis.Nil))
+		err := s.client.BLPop(ctx, s.wait, s.key).Err()
+		s.gate.leave(err == nil || errors.Is(err, redis.Nil))
 		answer <- err
 	}()
 	select {

@@ -1,0 +1,263 @@
+package console
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"waypost"
+)
+
+// A device cookie of another organisation's console, for the same e-mail address, is worth nothing.
+func TestForeignDevice(t *testing.T) {
+	t.Parallel()
+	victim := newSite(t)
+	u, _ := victim.withApp(waypost.RoleAdmin)
+	evil := newSite(t, func(o *Options) { o.Org = "evil"; o.Users = orgUsers{o.Users.(orgUsers).Store, "evil"} })
+	_, link, err := evil.store.CreateUser(t.Context(), waypost.Author{Scope: waypost.Scope{Org: "evil"}, Actor: "ops"},
+		waypost.User{Org: "evil", Email: u.Email, Name: "Not Ada", Role: waypost.RoleViewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "the attacker's own password"
+	if got := evil.guest().post("/sign-in/link", url.Values{"token": {link}, "password": {own}}); got.Status != http.StatusSeeOther {
+		t.Fatal(got.Status)
+	}
+	passwords, codes := 0, 0
+	for range 40 {
+		g := evil.guest()
+		if got := g.signIn(u.Email, own); got.Status != http.StatusSeeOther {
+			t.Fatal(got.Status)
+		}
+		v := victim.guest()
+		v.setCookie("device", g.cookie("device"))
+		for i := range 4 {
+			if got := v.signIn(u.Email, fmt.Sprint("a guess ", i)); got.Status == http.StatusUnauthorized {
+				passwords++
+			}
+		}
+		w := victim.guest()
+		w.setCookie("device", g.cookie("device"))
+		w.signIn(u.Email, secret)
+		for range 5 {
+			if got := w.secondStep("000000"); got.Status == http.StatusUnauthorized {
+				codes++
+			}
+		}
+	}
+	if passwords == 0 || passwords > freeAddressTries || codes > freeTries {
+		t.Errorf("from one address at once: %d guesses of the password, %d of the second factor", passwords, codes)
+	}
+}
+
+// Once an administrator has taken a lost factor away, no session sets up another one without the password.
+func TestStolenSessionEnrolls(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) { o.SecondFactor = SecondFactorAdmins })
+	u, link := s.user(waypost.RoleAdmin)
+	v := s.guest()
+	v.post("/sign-in/link", url.Values{"token": {link}, "password": {secret}})
+	v.setUp(t)
+	stolen := s.guest() // the cookie of the lost phone
+	stolen.setCookie("session", v.cookie("session"))
+	if !goesOn(stolen) {
+		t.Fatal("the session that was stolen does not go on")
+	}
+	if got := stolen.get(factorPath + "/app"); got.To() != factorPath {
+		t.Fatalf("a session alone changes the factor: HTTP %d", got.Status)
+	}
+	if err := s.store.RemoveSecondFactor(t.Context(), ops, u.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := stolen.get(factorPath + "/app"); got.To() != "/sign-in" || goesOn(stolen) {
+		t.Errorf("a session of before: HTTP %d, to %q", got.Status, got.To())
+	}
+	owner := s.guest()
+	owner.signIn(u.Email, secret)
+	owner.setUp(t)
+	if !goesOn(owner) {
+		t.Error("with the password, no other factor is set up")
+	}
+}
+
+// Who first uses up the limit of failed links guesses no second factors without a line in the log.
+func TestHiddenGuesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, _ := s.withApp(waypost.RoleAdmin)
+	for range freeAddressTries + 1 {
+		s.guest().post("/sign-in/link", url.Values{"token": {"none"}})
+	}
+	v := s.guest()
+	v.signIn(u.Email, secret)
+	for range freeTries {
+		if got := v.secondStep("000000"); got.Status != http.StatusUnauthorized {
+			t.Fatal(got.Status)
+		}
+	}
+	if !strings.Contains(strings.Join(s.audited(), "\n"), `"secondFactor":`+fmt.Sprint(freeTries)) {
+		t.Errorf("%d wrong second factors, and the log has none of them:\n%s", freeTries, strings.Join(s.audited(), "\n"))
+	}
+}
+
+// A stranger cannot have the console ask the issuer's token endpoint without end.
+func TestIssuerExchangeIsLimited(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := newSite(t, func(o *Options) {
+		o.OIDC = OIDC{Issuer: p.url, ClientID: "console", ClientSecret: "shh"}
+	})
+	v := s.guest()
+	for range 200 {
+		v.setCookie("state", "s")
+		v.setCookie("nonce", "n")
+		v.setCookie("verifier", "v")
+		v.get("/sign-in/oidc/callback?state=s&code=guess")
+	}
+	s.mu.Lock()
+	exchanged := strings.Count(s.log.String(), "exchange the code")
+	s.mu.Unlock()
+	if exchanged == 0 || exchanged > 2*freeAddressTries {
+		t.Errorf("%d of 200 wrong codes were sent to the issuer, with the console's secret, for one address", exchanged)
+	}
+}
+
+type anyUsers = Users
+
+// troubled is a store that fails once.
+type troubled struct {
+	anyUsers
+	fail atomic.Bool
+}
+
+func (u *troubled) UserBySubject(ctx context.Context, issuer, subject string) (waypost.User, error) {
+	if u.fail.CompareAndSwap(true, false) {
+		return waypost.User{}, errors.New("the database is away")
+	}
+	return u.anyUsers.UserBySubject(ctx, issuer, subject)
+}
+
+// A logout during a moment's trouble of the database is carried out when the issuer sends it again.
+func TestLogoutInTrouble(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	var users *troubled
+	s := newSite(t, func(o *Options) {
+		o.OIDC = OIDC{Issuer: p.url, ClientID: "console", ClientSecret: "shh"}
+		users = &troubled{anyUsers: o.Users}
+		o.Users = users
+	})
+	known, _ := s.user(waypost.RoleViewer)
+	v := s.guest()
+	if got := p.visit(v, verified("one", known.Email)); !got.in() {
+		t.Fatal(got.To())
+	}
+	token := p.logoutToken(t, map[string]any{"sub": "one"})
+	users.fail.Store(true)
+	first := s.logout(token)
+	again := s.logout(token)
+	if first.Status < 500 || again.Status != http.StatusOK || goesOnAt(v) {
+		t.Errorf("HTTP %d, then %d %s: the session goes on", first.Status, again.Status, again.Body)
+	}
+}
+
+// resetting is a store in which a reset comes before each change of a second factor.
+type resetting struct {
+	anyUsers
+	reset func(id string)
+}
+
+func (u *resetting) ChangeSecondFactor(ctx context.Context, by waypost.Caller, id string, change func(*waypost.SecondFactor) error) (waypost.User, error) {
+	if u.reset != nil {
+		u.reset(id)
+	}
+	return u.anyUsers.ChangeSecondFactor(ctx, by, id, change)
+}
+
+// A reset ends also the sign-in that waits for its second factor at that moment.
+func TestResetOfPendingSignIn(t *testing.T) {
+	t.Parallel()
+	var users *resetting
+	s := newSite(t, func(o *Options) { users = &resetting{anyUsers: o.Users}; o.Users = users })
+	u, a := s.withApp(waypost.RoleAdmin)
+	v := s.guest()
+	v.signIn(u.Email, secret)
+	users.reset = func(id string) { _, _ = s.store.ResetUser(t.Context(), ops, id) }
+	v.secondStep(codeOf(t, a.secret, 0))
+	users.reset = nil
+	if goesOn(v) {
+		t.Error("signed in after a reset that ended the pending sign-in")
+	}
+}
+
+// What a browser adds to a passkey is not stored.
+func TestLongPasskey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, atLocalhost)
+	u := s.withPassword(waypost.RoleViewer)
+	d := newDevice(t, u)
+	v := s.signedIn(u, "curl/8.0")
+	v.post("/second-factor/prove", url.Values{"password": {secret}})
+	made := d.made(t, party(s), asks(t, v.get(factorPath)))
+	var answer map[string]any
+	if err := json.Unmarshal([]byte(made), &answer); err != nil {
+		t.Fatal(err)
+	}
+	response := answer["response"].(map[string]any)
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(response["attestationObject"].(string), "="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := cbor.Unmarshal(raw, &object); err != nil {
+		t.Fatal(err)
+	}
+	object["fmt"], object["attStmt"] = "none", map[string]any{}
+	raw, _ = cbor.Marshal(object)
+	response["attestationObject"] = base64.RawURLEncoding.EncodeToString(raw)
+	data, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(response["clientDataJSON"].(string), "="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data[:len(data)-1], []byte(`,"x":"`+strings.Repeat("a", 600_000)+`"}`)...)
+	response["clientDataJSON"] = base64.RawURLEncoding.EncodeToString(data)
+	text, _ := json.Marshal(answer)
+	got := v.post("/second-factor/passkeys", url.Values{"credential": {string(text)}, "name": {"x"}})
+	found, err := s.store.User(t.Context(), u.ID)
+	if err != nil || len(found.SecondFactor.Passkeys) == 0 {
+		t.Fatalf("HTTP %d %v\n%.3000s", got.Status, err, s.log.String())
+	}
+	if n := len(found.SecondFactor.Passkeys[0].Credential); n > 16<<10 {
+		t.Errorf("a passkey of %d bytes is stored, and a person may have %d", n, maxPasskeys)
+	}
+}
+
+// Who tries one invented e-mail address after the other is stopped by the address, and leaves nothing in Redis then.
+func TestAttemptsFillNoRedis(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	refused := 0
+	for i := range 400 {
+		if got := s.guest().signIn(fmt.Sprintf("nobody%d@example.com", i), "x"); got.Status == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	n := 0
+	for _, key := range s.redis.Keys() {
+		if strings.HasPrefix(key, "waypost:attempts:") {
+			n++
+		}
+	}
+	if refused == 0 || n > 3*freeAddressTries {
+		t.Errorf("%d of 400 were refused by the address, and Redis keeps %d keys for a day", refused, n)
+	}
+}

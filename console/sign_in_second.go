@@ -1,0 +1,237 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"waypost"
+)
+
+// A sign-in is pending between a password or a link and the second factor. Its session holds the
+// user's id, and no user is signed in by it.
+
+// pendingTime is how long a sign-in may be pending.
+const pendingTime = 10 * time.Minute
+
+const secondStepPath = "/sign-in/second-factor"
+
+// Whom a second factor is asked of (WAYPOST_CONSOLE_SECOND_FACTOR).
+const (
+	SecondFactorOff    = "off"
+	SecondFactorAdmins = "admins"
+	SecondFactorAll    = "all"
+)
+
+// mustHaveFactor tells whether the setting asks a second factor of a person.
+func (c *console) mustHaveFactor(u waypost.User) bool {
+	return c.SecondFactor == SecondFactorAll || c.SecondFactor == SecondFactorAdmins && u.Role == waypost.RoleAdmin
+}
+
+// proceed goes on after the first factor: to the second one where there is one or must be one, else
+// to the page that was asked for.
+func (v *visit) proceed(u waypost.User, by, back string) error {
+	if !u.SecondFactor.Any() && !v.mustHaveFactor(u) {
+		if by != waypost.SignInByLink { // the entry of a link is written when it is taken
+			if err := v.Users.RecordSignIn(v.r.Context(), v.byUser(u), by, ""); err != nil {
+				return err
+			}
+		}
+		if err := v.begin(u, by, ""); err != nil {
+			return err
+		}
+		return v.redirect(back, nil)
+	}
+	if err := v.suspend(u, by, back); err != nil {
+		return err
+	}
+	return v.redirect(secondStepPath, nil)
+}
+
+// suspend makes the session one of a pending sign-in, with a new token.
+func (v *visit) suspend(u waypost.User, by, back string) error {
+	ctx := v.r.Context()
+	if err := v.sessions.Clear(ctx); err != nil {
+		return err
+	}
+	if err := v.sessions.RenewToken(ctx); err != nil {
+		return err
+	}
+	v.sessions.SetDeadline(ctx, time.Now().Add(pendingTime))
+	v.sessions.Put(ctx, "pending", u.ID)
+	v.sessions.Put(ctx, "sessions", u.Sessions)
+	v.sessions.Put(ctx, "by", by)
+	v.sessions.Put(ctx, "back", back)
+	return nil
+}
+
+// lacksFactor tells whether the session began without the second factor that its person has, or must
+// have. At an issuer, the issuer asks for it.
+func (v *visit) lacksFactor(u waypost.User) bool {
+	ctx := v.r.Context()
+	if v.sessions.GetString(ctx, "by") == waypost.SignInByIssuer {
+		return false
+	}
+	if u.SecondFactor.Any() {
+		return !v.sessions.GetBool(ctx, "factor")
+	}
+	return v.mustHaveFactor(u)
+}
+
+// pending is the user whose sign-in waits for the second factor, one without an id if none does.
+func (v *visit) pending() (u waypost.User, err error) {
+	ctx := v.r.Context()
+	id := v.sessions.GetString(ctx, "pending")
+	if id == "" {
+		return u, nil
+	}
+	u, err = v.Users.User(ctx, id)
+	if waypost.CodeOf(err) == waypost.CodeNotFound || err == nil && (u.Disabled || u.Sessions != v.sessions.GetInt(ctx, "sessions")) {
+		return waypost.User{}, v.sessions.Destroy(ctx)
+	}
+	return u, err
+}
+
+// complete ends a pending sign-in: the person has shown a second factor, or has one now. It returns
+// the page that was asked for.
+func (v *visit) complete(u waypost.User, second string) (back string, err error) {
+	ctx := v.r.Context()
+	u.Sessions = v.sessions.GetInt(ctx, "sessions") // those of when the first factor was shown: a reset since then ends this one
+	by, back := v.sessions.GetString(ctx, "by"), localPath(v.sessions.GetString(ctx, "back"))
+	if err := v.Users.RecordSignIn(ctx, v.byUser(u), by, second); err != nil {
+		return "", err
+	}
+	if err := v.begin(u, by, ""); err != nil {
+		return "", err
+	}
+	v.sessions.Put(ctx, "factor", true)
+	v.user = u
+	return back, nil
+}
+
+// secondStepPage is the data of the second step of a sign-in.
+type secondStepPage struct {
+	Person waypost.User
+	Code   *field // nil: the person has neither an app nor a recovery code
+	// Passkey is what the browser asks one of the person's passkeys, "" where there are none.
+	Passkey string
+	Fault   string
+}
+
+func (v *visit) secondStep() error {
+	u, err := v.pending()
+	switch {
+	case err != nil:
+		return err
+	case u.ID == "":
+		return v.redirect("/sign-in", nil)
+	case !u.SecondFactor.Any() && v.mustHaveFactor(u):
+		return v.redirect(factorPath, nil)
+	case !u.SecondFactor.Any(): // the person has taken it away in another session
+		return v.passSecondStep(u, "")
+	}
+	return v.renderSecondStep(u, "", http.StatusOK)
+}
+
+func (v *visit) renderSecondStep(u waypost.User, fault string, status int) error {
+	passkey, err := v.passkeyOptions(u)
+	if err != nil {
+		return err
+	}
+	p := secondStepPage{Person: u, Passkey: passkey, Fault: fault}
+	switch {
+	case u.SecondFactor.TOTP:
+		p.Code = &field{Label: v.t("factor.code"), Hint: v.t("factor.codeOrRecovery"), Complete: "one-time-code"}
+	case len(u.SecondFactor.RecoveryCodes) > 0:
+		p.Code = &field{Label: v.t("factor.recoveryCode"), Complete: "off"}
+	}
+	if p.Code != nil {
+		p.Code.Name, p.Code.Required = "code", true
+	}
+	return v.render(page{
+		Name: "sign_in_second", Title: v.t("factor.step"), Status: status, Scripts: passkeyScripts(passkey), Data: p,
+	})
+}
+
+// secondTries is the key by which tries of a second factor are counted: the user, and the device if it
+// is known. Only who has passed the first factor can use these tries up.
+func (v *visit) secondTries(u waypost.User) string {
+	return "factor " + v.knownDevice(u.Email) + " " + u.ID
+}
+
+// takeSecondStep takes the form with a code.
+func (v *visit) takeSecondStep() error {
+	u, err := v.pending()
+	if err != nil {
+		return err
+	}
+	if !u.SecondFactor.Any() {
+		return v.redirect("/sign-in", nil)
+	}
+	wait, err := v.mayTry(v.secondTries(u), freeTries)
+	if err != nil {
+		return err
+	}
+	if wait != "" {
+		return v.renderSecondStep(u, wait, http.StatusTooManyRequests)
+	}
+	before, second := len(u.SecondFactor.RecoveryCodes), waypost.SecondFactorApp
+	u, err = v.useCode(v.r.Context(), u, v.r.PostFormValue("code"))
+	if errors.Is(err, errWrongCode) {
+		if err := v.failed(u.ID, waypost.FailedSecondFactor); err != nil {
+			return err
+		}
+		return v.renderSecondStep(u, v.t("factor.wrongCode"), http.StatusUnauthorized)
+	}
+	if err != nil {
+		return err
+	}
+	if left := len(u.SecondFactor.RecoveryCodes); left < before {
+		v.flash("ok", v.t("factor.recoveryLeft", "n", left))
+		second = waypost.SecondFactorRecoveryCode
+	}
+	return v.passSecondStep(u, second)
+}
+
+// passSecondStep signs in who has shown a second factor.
+func (v *visit) passSecondStep(u waypost.User, second string) error {
+	if err := v.Attempts.Forget(v.r.Context(), v.secondTries(u)); err != nil {
+		return away{err}
+	}
+	back, err := v.complete(u, second)
+	if err != nil {
+		return err
+	}
+	return v.redirect(back, nil)
+}
+
+// errWrongCode says that a code is neither one of the app nor a recovery code, or was used.
+var errWrongCode = errors.New("the code is wrong, or was used")
+
+// useCode takes a code of the person's app, or a recovery code, each once.
+func (v *visit) useCode(ctx context.Context, u waypost.User, typed string) (waypost.User, error) {
+	code := plainCode(typed)
+	after, err := v.Users.ChangeSecondFactor(ctx, v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+		if f.TOTP {
+			step, err := totpStep(f.TOTPSecret, code, time.Now(), f.TOTPStep)
+			if err != nil {
+				return err
+			}
+			if step > 0 {
+				f.TOTPStep = step
+				return nil
+			}
+		}
+		if i := slices.Index(f.RecoveryCodes, hashRecoveryCode(code)); i >= 0 {
+			f.RecoveryCodes = slices.Delete(f.RecoveryCodes, i, i+1)
+			return nil
+		}
+		return errWrongCode
+	})
+	if err != nil {
+		return u, err
+	}
+	return after, nil
+}
