@@ -55,7 +55,7 @@ func TestSubscription(t *testing.T) {
 func TestWhoStandsThere(t *testing.T) {
 	t.Parallel()
 	api := browser.API(t)
-	hook := api.Webhook("Refuses", api.Receiver+"/refuses?fail=1")
+	hook := api.Webhook("Refuses", api.Receiver+"/refuses?succeed=false&message=No")
 	journey := api.Journey("Stands", browser.Object{"id": "say", "type": "touchpoint", "webhook": hook, "next": "rest"},
 		browser.Object{"id": "rest", "type": "delay", "for": "72h", "label": "Three days", "next": "end"}, exit)
 	const many = 60 // more than a page
