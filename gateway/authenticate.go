@@ -16,12 +16,12 @@ import (
 
 // Nonces remembers the nonces of signed requests.
 type Nonces interface {
-	// Use tells, over all processes, whether key was not used before. If what could tell it was
-	// forgotten, for all requests that were signed in or before a second, that is since. An
+	// Use tells, over all processes, whether the nonce of a signer was not used before. If what could
+	// tell it was forgotten, for all requests that were signed in or before a second, that is since. An
 	// error means that this cannot be known now.
-	Use(ctx context.Context, key string, signed time.Time) (unused bool, since time.Time, err error)
+	Use(ctx context.Context, signer, nonce string, signed time.Time) (unused bool, since time.Time, err error)
 	// UseLocal does the same for this process alone, while Use fails.
-	UseLocal(key string) (unused bool, err error)
+	UseLocal(signer, nonce string) (unused bool, err error)
 }
 
 // authenticate checks the signature, the nonce, the application's rate limit and
@@ -66,11 +66,10 @@ func lacksGrant(grant waypost.Grant, what string) error {
 // on with what this process knows; everything else would risk an effect twice, and
 // an export all of it in the hands of somebody who listens.
 func (a *api) useNonce(ctx context.Context, r *request) error {
-	key := r.app.ID + ":" + r.claim.Nonce
-	unused, since, err := a.Nonces.Use(ctx, key, r.claim.Time)
+	unused, since, err := a.Nonces.Use(ctx, r.app.ID, r.claim.Nonce, r.claim.Time)
 	a.noteRedis(ctx, unused, err)
 	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && !r.route.exports() {
-		unused, err = a.Nonces.UseLocal(key)
+		unused, err = a.Nonces.UseLocal(r.app.ID, r.claim.Nonce)
 	}
 	switch {
 	case err != nil:

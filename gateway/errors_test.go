@@ -307,7 +307,7 @@ func TestEveryRouteWithoutDatabase(t *testing.T) {
 // hundreds of thousands of requests to become one.
 type fullNonces struct{ gateway.Nonces }
 
-func (fullNonces) UseLocal(string) (bool, error) { return false, limits.ErrFull }
+func (fullNonces) UseLocal(string, string) (bool, error) { return false, limits.ErrFull }
 
 // Without its replay guard nothing has an effect, and in the end nothing is read.
 func TestEveryRouteWithoutRedis(t *testing.T) {

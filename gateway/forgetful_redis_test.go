@@ -84,7 +84,7 @@ func TestForgetfulRedis(t *testing.T) {
 			s.Kill()
 			s.Start()
 			s.Do("FLUSHDB")
-			s.Do("SET", "waypost:nonces", "0 the-run-before 0")
+			s.Do("SET", "waypost:nonces", `{"id":"before","until":0,"run":"the-run-before","evicted":0}`)
 		}},
 		{"a failover to an empty replica", nil, func(t *testing.T, two *twoGateways, s *limitstest.Redis) {
 			replica := limitstest.StartRedis(t)

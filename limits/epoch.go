@@ -2,59 +2,59 @@ package limits
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Horizon keeps, outside of Redis, the latest time at which a request can have been signed that
-// was accepted.
+// Horizon keeps, outside of Redis, the latest times at which requests can have been signed that
+// were accepted.
 type Horizon interface {
-	// NonceHorizon is the zero time if none was ever accepted.
-	NonceHorizon(ctx context.Context) (time.Time, error)
-	// RaiseNonceHorizon never lowers it.
-	RaiseNonceHorizon(ctx context.Context, to time.Time) error
+	// NonceHorizons are those of the signers whose clocks were ahead, and at "" that of all others;
+	// empty if none was ever accepted.
+	NonceHorizons(ctx context.Context) (map[string]time.Time, error)
+	// RaiseNonceHorizon never lowers one.
+	RaiseNonceHorizon(ctx context.Context, signer string, to time.Time) error
 }
 
 const (
-	// clockSlack is how many seconds a client's clock may be ahead of Redis' without the horizon
-	// being raised for each of its requests.
+	// clockSlack is how many seconds a client's clock may be ahead of Redis' without a horizon
+	// of its own.
 	clockSlack = 1
-	// raiseAhead is how much further the horizon is raised than it must be, so that a client
+	// raiseAhead is how much further a horizon is raised than it must be, so that a client
 	// whose clock is ahead has it raised now and then only.
 	raiseAhead = 10 * time.Second
+	// maxAhead bounds the signers that an epoch names: what holds for more of them holds for all.
+	maxAhead = 100
 	// epochKey has no end: if it is missing, Redis has forgotten.
 	epochKey = "waypost:nonces"
 )
 
 // epoch is what stands at epochKey: since when the nonces of one Redis are all there. Whatever
-// was accepted before has been signed in or before the second until (0: nothing was accepted before).
+// was accepted before has been signed in or before the second until (0: nothing was accepted before),
+// or that of Ahead for a signer who stands there.
 type epoch struct {
-	until   int64
-	run     string // the run_id of the Redis: another one has been restarted, or is another server
-	evicted int64  // how many keys it had evicted: more are nonces that are gone
+	ID      string           `json:"id"` // no two are the same
+	Until   int64            `json:"until"`
+	Ahead   map[string]int64 `json:"ahead,omitempty"`
+	Run     string           `json:"run"`     // the run_id of the Redis: another one has been restarted, or is another server
+	Evicted int64            `json:"evicted"` // how many keys it had evicted: more are nonces that are gone
 }
 
-func (e epoch) String() string { return fmt.Sprintf("%d %s %d", e.until, e.run, e.evicted) }
-
-func parseEpoch(text string) (e epoch, ok bool) {
-	words := strings.Split(text, " ")
-	if len(words) != 3 {
-		return e, false
-	}
-	var untilErr, evictedErr error
-	e.run = words[1]
-	e.until, untilErr = strconv.ParseInt(words[0], 10, 64)
-	e.evicted, evictedErr = strconv.ParseInt(words[2], 10, 64)
-	return e, untilErr == nil && evictedErr == nil
-}
+// of is the second up to which requests of a signer are refused.
+func (e epoch) of(signer string) int64 { return max(e.Until, e.Ahead[signer]) }
 
 // look is what is read of Redis beside the nonces.
 type look struct {
@@ -70,7 +70,7 @@ func lookIn(ctx context.Context, p redis.Pipeliner) look {
 // present is the Redis as it is; what a server does not tell is "" and 0.
 func (l look) present() epoch {
 	evicted, _ := strconv.ParseInt(infoField(l.stats.Val(), "evicted_keys"), 10, 64)
-	return epoch{run: infoField(l.server.Val(), "run_id"), evicted: evicted}
+	return epoch{Run: infoField(l.server.Val(), "run_id"), Evicted: evicted}
 }
 
 // infoField is the value of a line "name:value" of INFO.
@@ -85,34 +85,52 @@ type epochs struct {
 	client  redis.UniversalClient
 	horizon Horizon
 	log     *slog.Logger
+	last    atomic.Pointer[readEpoch]
 
 	horizonMu sync.Mutex
-	raised    time.Time // the horizon is there at least
+	raised    map[string]time.Time // the horizons of signers are there at least
 }
 
-// check returns the second up to which requests must have been signed to be refused. It begins
-// another epoch if Redis has forgotten since the last one began.
-func (e *epochs) check(ctx context.Context, l look) (until int64, err error) {
+// readEpoch is an epoch as it was read last: it is the same for most requests.
+type readEpoch struct {
+	text string
+	epoch
+}
+
+// parse returns the zero epoch for a text that is none.
+func (e *epochs) parse(text string) (found epoch) {
+	if last := e.last.Load(); last != nil && last.text == text {
+		return last.epoch
+	}
+	if json.Unmarshal([]byte(text), &found) != nil {
+		return epoch{}
+	}
+	e.last.Store(&readEpoch{text, found})
+	return found
+}
+
+// check returns the epoch. It begins another one if Redis has forgotten since the last one began.
+func (e *epochs) check(ctx context.Context, l look) (epoch, error) {
 	text, err := l.known.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return 0, err
+		return epoch{}, err
 	}
-	present := l.present()
-	known, sound := parseEpoch(text)
+	known, present := e.parse(text), l.present()
 	why := ""
 	switch {
-	case !sound:
+	case known.ID == "":
 		why = "it is empty"
-	case known.run != present.run:
+	case known.Run != present.Run:
 		why = "it was restarted, or is another server"
-	case present.evicted > known.evicted:
+	case present.Evicted > known.Evicted:
 		why = "it has evicted keys"
 	default:
-		return known.until, nil
+		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 4*CallTime)
 	defer cancel()
-	return e.begin(ctx, text, present, known.until, l.clock.Val(), why)
+	present.ID, present.Until = rand.Text(), known.Until
+	return e.begin(ctx, text, present, l.clock.Val(), why)
 }
 
 // beginScript stores another epoch, unless somebody else has done so meanwhile, and returns the present one.
@@ -122,43 +140,68 @@ if known ~= ARGV[1] then return known end
 redis.call('SET', KEYS[1], ARGV[2])
 return ARGV[2]`)
 
-// begin begins another epoch. Everything that was accepted before had been signed up to Redis'
-// present second, or up to the horizon. The horizon says first that requests are accepted.
-func (e *epochs) begin(ctx context.Context, last string, next epoch, until int64, now time.Time, why string) (int64, error) {
-	horizon, err := e.horizon.NonceHorizon(ctx)
+// begin begins another epoch in the place of last. Everything that was accepted before had been signed
+// up to Redis' present second, or up to the horizons. The horizon says first that requests are accepted.
+func (e *epochs) begin(ctx context.Context, last string, next epoch, now time.Time, why string) (epoch, error) {
+	horizons, err := e.horizon.NonceHorizons(ctx)
 	if err != nil {
-		return 0, err
+		return epoch{}, err
 	}
-	if !horizon.IsZero() {
-		next.until = max(until, now.Unix()+clockSlack, int64(math.Ceil(float64(horizon.UnixMilli())/1000)))
+	if len(horizons) > 0 {
+		next.Until = max(next.Until, now.Unix()+clockSlack, secondOf(horizons[""]))
+		next.nameAhead(horizons)
 	}
-	if err := e.horizon.RaiseNonceHorizon(ctx, now.Add(clockSlack*time.Second)); err != nil {
-		return 0, err
+	if err := e.horizon.RaiseNonceHorizon(ctx, "", now.Add(clockSlack*time.Second)); err != nil {
+		return epoch{}, err
 	}
-	text, err := beginScript.Run(ctx, e.client, []string{epochKey}, last, next.String()).Text()
+	written, err := json.Marshal(next)
 	if err != nil {
-		return 0, err
+		return epoch{}, err
 	}
-	stored, sound := parseEpoch(text)
-	if !sound {
-		return 0, fmt.Errorf("redis holds %q at %s, which is nothing of Waypost's; delete it", text, epochKey)
+	text, err := beginScript.Run(ctx, e.client, []string{epochKey}, last, string(written)).Text()
+	if err != nil {
+		return epoch{}, err
 	}
-	if stored == next && next.until > 0 {
+	stored := e.parse(text)
+	if stored.ID == "" {
+		return epoch{}, fmt.Errorf("redis holds %.200q at %s, which is nothing of Waypost's; delete it", text, epochKey)
+	}
+	if stored.ID == next.ID && next.Until > 0 {
 		e.log.WarnContext(ctx, "Redis has forgotten nonces: requests that were signed before are refused",
-			"why", why, "signedUntil", time.Unix(next.until, 0).UTC().Format(time.RFC3339))
+			"why", why, "signedUntil", time.Unix(next.Until, 0).UTC().Format(time.RFC3339), "signersAhead", len(next.Ahead))
 	}
-	return stored.until, nil
+	return stored, nil
 }
 
-// raise moves the horizon to a time, or leaves it behind that, and tells whether it wrote it.
-func (e *epochs) raise(ctx context.Context, to time.Time) (wrote bool, err error) {
+// secondOf is the first second that is not before a time.
+func secondOf(t time.Time) int64 { return int64(math.Ceil(float64(t.UnixMilli()) / 1000)) }
+
+// nameAhead names the signers whose horizons are beyond that of all, the furthest first.
+func (e *epoch) nameAhead(horizons map[string]time.Time) {
+	signers := slices.SortedFunc(maps.Keys(horizons), func(a, b string) int { return horizons[b].Compare(horizons[a]) })
+	e.Ahead = map[string]int64{}
+	for _, s := range signers {
+		second := secondOf(horizons[s])
+		if second <= e.Until {
+			return
+		}
+		if len(e.Ahead) == maxAhead {
+			e.Until = second
+			return
+		}
+		e.Ahead[s] = second
+	}
+}
+
+// raise moves the horizon of a signer to a time, or leaves it behind that, and tells whether it wrote it.
+func (e *epochs) raise(ctx context.Context, signer string, to time.Time) (wrote bool, err error) {
 	e.horizonMu.Lock()
 	defer e.horizonMu.Unlock()
-	if to.Add(-raiseAhead).After(e.raised) {
-		if err := e.horizon.RaiseNonceHorizon(ctx, to); err != nil {
+	if to.Add(-raiseAhead).After(e.raised[signer]) {
+		if err := e.horizon.RaiseNonceHorizon(ctx, signer, to); err != nil {
 			return false, err
 		}
-		e.raised, wrote = to, true
+		e.raised[signer], wrote = to, true
 	}
 	return wrote, nil
 }

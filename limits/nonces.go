@@ -47,17 +47,18 @@ func NewNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger) 
 func newNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger, now func() time.Time, limit int) *Nonces {
 	return &Nonces{
 		client: client, gate: gate{now: now}, now: now, mirror: newRecent(limit), local: newRecent(limit),
-		epochs: epochs{client: client, horizon: horizon, log: log},
+		epochs: epochs{client: client, horizon: horizon, log: log, raised: map[string]time.Time{}},
 	}
 }
 
-// Use marks key, of a request that was signed at some time, as used for 660 seconds and tells
-// whether it was not used before: of any number of concurrent calls with one key, in all
+// Use marks the nonce of a signer's request, which was signed at some time, as used for 660 seconds
+// and tells whether it was not used before: of any number of concurrent calls with one, in all
 // processes, exactly one is told true. If Redis has forgotten nonces that the request could
 // have used, because it was signed in or before the second since, it is told false and since.
-// An error means that Redis, or the horizon, did not answer within the client's time-outs; the key
+// An error means that Redis, or the horizon, did not answer within the client's time-outs; the nonce
 // may then be marked or not.
-func (n *Nonces) Use(ctx context.Context, key string, signed time.Time) (unused bool, since time.Time, err error) {
+func (n *Nonces) Use(ctx context.Context, signer, nonce string, signed time.Time) (unused bool, since time.Time, err error) {
+	key := nonceKey(signer, nonce)
 	print, now := fingerprintOf(key), n.now()
 	if n.local.has(print, now) || n.mirror.has(print, now) {
 		return false, since, nil
@@ -70,22 +71,22 @@ func (n *Nonces) Use(ctx context.Context, key string, signed time.Time) (unused 
 		return false, since, fmt.Errorf("use nonce: %w", err)
 	}
 	n.mirror.add(print, now, true)
-	if a.unused && signed.Unix() <= a.until {
-		return false, time.Unix(a.until, 0), nil
+	if until := a.epoch.of(signer); a.unused && signed.Unix() <= until {
+		return false, time.Unix(until, 0), nil
 	}
 	if a.unused && signed.Unix() > a.at.Unix()+clockSlack {
 		// Redis may have forgotten before the horizon was written: the epoch that began then does not
 		// refuse this request once more, so it is not accepted now.
-		wrote, err := n.raise(ctx, signed.Add(raiseAhead))
+		wrote, err := n.raise(ctx, signer, signed.Add(raiseAhead))
 		if err != nil {
 			return false, since, fmt.Errorf("use nonce: %w", err)
 		}
 		if wrote {
-			until, err := n.refusedUntil(ctx)
+			then, err := n.ask(ctx, "")
 			if err != nil {
 				return false, since, fmt.Errorf("use nonce: %w", err)
 			}
-			if until != a.until {
+			if then.epoch.ID != a.epoch.ID {
 				return false, signed, nil
 			}
 		}
@@ -93,27 +94,24 @@ func (n *Nonces) Use(ctx context.Context, key string, signed time.Time) (unused 
 	return a.unused, since, nil
 }
 
-// refusedUntil asks up to which second requests are refused now; 0 if none are.
-func (n *Nonces) refusedUntil(ctx context.Context) (until int64, err error) {
-	a, err := n.ask(ctx, "")
-	return a.until, err
-}
+// nonceKey keeps the nonces of signers apart.
+func nonceKey(signer, nonce string) string { return signer + ":" + nonce }
 
 // Begin has Redis' memory be known before the first request, and returns the second up to which
-// requests are refused because it has forgotten; the zero time if there is none.
+// requests are refused, whoever signs them, because it has forgotten; the zero time if there is none.
 func (n *Nonces) Begin(ctx context.Context) (until time.Time, err error) {
-	second, err := n.refusedUntil(ctx)
-	if err != nil || second == 0 {
+	a, err := n.ask(ctx, "")
+	if err != nil || a.epoch.Until == 0 {
 		return until, err
 	}
-	return time.Unix(second, 0), nil
+	return time.Unix(a.epoch.Until, 0), nil
 }
 
 // asked is one key that Redis is asked about; "": none.
 type asked struct {
 	key    string
 	unused bool
-	until  int64     // requests that were signed up to this second are refused, see epoch
+	epoch  epoch
 	at     time.Time // Redis' time
 	err    error
 	done   chan struct{}
@@ -177,12 +175,12 @@ func (n *Nonces) askBatch(batch []*asked) {
 	if n.gate.leave(err == nil); err != nil {
 		n.gate.miss(len(batch) - 1)
 	}
-	var until int64
+	var now epoch
 	if err == nil {
-		until, err = n.check(ctx, looked)
+		now, err = n.check(ctx, looked)
 	}
 	for i, a := range batch {
-		a.until, a.at, a.err = until, at, err
+		a.epoch, a.at, a.err = now, at, err
 		if answers[i] != nil && err == nil {
 			a.unused, a.err = answers[i].Result()
 		}
@@ -192,9 +190,9 @@ func (n *Nonces) askBatch(batch []*asked) {
 
 // UseLocal does what Use does for this process alone, for requests that go on
 // while Redis is away. It also refuses the nonces that this process used
-// before. ErrFull means that it cannot promise to remember the key.
-func (n *Nonces) UseLocal(key string) (unused bool, err error) {
-	print, now := fingerprintOf(key), n.now()
+// before. ErrFull means that it cannot promise to remember the nonce.
+func (n *Nonces) UseLocal(signer, nonce string) (unused bool, err error) {
+	print, now := fingerprintOf(nonceKey(signer, nonce)), n.now()
 	if n.mirror.has(print, now) {
 		return false, nil
 	}

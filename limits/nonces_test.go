@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -59,20 +60,23 @@ func uniqueKey(t *testing.T) string { return fmt.Sprintf("%s/%d", t.Name(), time
 // memory is a horizon of one process.
 type memory struct {
 	mu sync.Mutex
-	at time.Time
+	at map[string]time.Time
 }
 
-func (m *memory) NonceHorizon(context.Context) (time.Time, error) {
+func (m *memory) NonceHorizons(context.Context) (map[string]time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.at, nil
+	return maps.Clone(m.at), nil
 }
 
-func (m *memory) RaiseNonceHorizon(_ context.Context, to time.Time) error {
+func (m *memory) RaiseNonceHorizon(_ context.Context, signer string, to time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if to.After(m.at) {
-		m.at = to
+	if m.at == nil {
+		m.at = map[string]time.Time{}
+	}
+	if to.After(m.at[signer]) {
+		m.at[signer] = to
 	}
 	return nil
 }
@@ -96,16 +100,16 @@ func TestUseOnce(t *testing.T) {
 		key := uniqueKey(t)
 		a, b := NewNonces(client, &memory{}, quiet), NewNonces(client, &memory{}, quiet) // two processes
 		for i, n := range []*Nonces{a, b, a, b} {
-			unused, _, err := n.Use(t.Context(), key, time.Now())
+			unused, _, err := n.Use(t.Context(), "app_1", key, time.Now())
 			if err != nil || unused != (i == 0) {
 				t.Errorf("call %d: unused %t, %v", i, unused, err)
 			}
 		}
-		ttl, err := client.TTL(t.Context(), "waypost:nonce:"+key).Result()
+		ttl, err := client.TTL(t.Context(), "waypost:nonce:app_1:"+key).Result()
 		if err != nil || ttl <= 650*time.Second || ttl > 660*time.Second {
 			t.Errorf("kept for %s, %v; want 660 s", ttl, err)
 		}
-		if unused, _, err := a.Use(t.Context(), key+"'", time.Now()); err != nil || !unused {
+		if unused, _, err := a.Use(t.Context(), "app_1", key+"'", time.Now()); err != nil || !unused {
 			t.Errorf("another nonce: unused %t, %v", unused, err)
 		}
 	})
@@ -125,7 +129,7 @@ func TestUseConcurrently(t *testing.T) {
 			for i := range 200 {
 				group.Go(func() {
 					<-start
-					ok, _, err := processes[i%len(processes)].Use(t.Context(), key, time.Now())
+					ok, _, err := processes[i%len(processes)].Use(t.Context(), "app_1", key, time.Now())
 					if err != nil {
 						t.Error(err)
 					}
@@ -162,7 +166,7 @@ func TestNonceIsForgottenAfterItsLifetime(t *testing.T) {
 	}{{0, true}, {659 * time.Second, false}, {2 * time.Second, true}} {
 		clock.advance(step.advance)
 		server.FastForward(step.advance)
-		if unused, _, err := n.Use(t.Context(), "key", time.Now()); err != nil || unused != step.unused {
+		if unused, _, err := n.Use(t.Context(), "app_1", "key", time.Now()); err != nil || unused != step.unused {
 			t.Errorf("after %s more: unused %t, %v", step.advance, unused, err)
 		}
 	}
@@ -176,24 +180,24 @@ func TestRedisAwayAndBack(t *testing.T) {
 	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, clock.Now, 10)
 	use := func(key string, want bool) {
 		t.Helper()
-		if unused, _, err := n.Use(t.Context(), key, time.Now()); err != nil || unused != want {
+		if unused, _, err := n.Use(t.Context(), "app_1", key, time.Now()); err != nil || unused != want {
 			t.Errorf("Use(%s): unused %t, %v; want %t", key, unused, err, want)
 		}
 	}
 	local := func(key string, want bool) {
 		t.Helper()
-		if unused, err := n.UseLocal(key); err != nil || unused != want {
+		if unused, err := n.UseLocal("app_1", key); err != nil || unused != want {
 			t.Errorf("UseLocal(%s): unused %t, %v; want %t", key, unused, err, want)
 		}
 	}
 	use("before", true)
 	server.Close()
 	for i := range tolerated {
-		if unused, _, err := n.Use(t.Context(), "during", time.Now()); err == nil || unused || errors.Is(err, ErrAway) {
+		if unused, _, err := n.Use(t.Context(), "app_1", "during", time.Now()); err == nil || unused || errors.Is(err, ErrAway) {
 			t.Errorf("try %d without Redis: unused %t, %v", i, unused, err)
 		}
 	}
-	if _, _, err := n.Use(t.Context(), "during", time.Now()); !errors.Is(err, ErrAway) {
+	if _, _, err := n.Use(t.Context(), "app_1", "during", time.Now()); !errors.Is(err, ErrAway) {
 		t.Errorf("after %d failures: %v, want ErrAway without another try", tolerated, err)
 	}
 	local("during", true)
@@ -202,7 +206,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Use(t.Context(), "after", time.Now()); !errors.Is(err, ErrAway) {
+	if _, _, err := n.Use(t.Context(), "app_1", "after", time.Now()); !errors.Is(err, ErrAway) {
 		t.Errorf("before the next probe: %v", err)
 	}
 	clock.advance(probeEvery)
@@ -221,7 +225,7 @@ func TestHealsByItself(t *testing.T) {
 	n := NewNonces(connect(t, server.Addr()), &memory{}, quiet)
 	server.Close()
 	for i := range 30 {
-		if _, _, err := n.Use(t.Context(), fmt.Sprint("away", i), time.Now()); err == nil {
+		if _, _, err := n.Use(t.Context(), "app_1", fmt.Sprint("away", i), time.Now()); err == nil {
 			t.Fatal("a call without Redis succeeded")
 		}
 	}
@@ -230,7 +234,7 @@ func TestHealsByItself(t *testing.T) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for i := 0; ; i++ {
-		if unused, _, err := n.Use(t.Context(), fmt.Sprint("back", i), time.Now()); err == nil {
+		if unused, _, err := n.Use(t.Context(), "app_1", fmt.Sprint("back", i), time.Now()); err == nil {
 			if !unused {
 				t.Error("a new nonce is called used")
 			}
@@ -274,7 +278,7 @@ func TestSilentRedis(t *testing.T) {
 	n := newNonces(client, &memory{}, quiet, clock.Now, 10)
 	began := time.Now()
 	for range tolerated {
-		if _, _, err := n.Use(t.Context(), "key", time.Now()); err == nil {
+		if _, _, err := n.Use(t.Context(), "app_1", "key", time.Now()); err == nil {
 			t.Fatal("a silent Redis answered")
 		}
 	}
@@ -283,7 +287,7 @@ func TestSilentRedis(t *testing.T) {
 	}
 	before := dialled.Load()
 	for range 1000 {
-		if _, _, err := n.Use(t.Context(), "key", time.Now()); !errors.Is(err, ErrAway) {
+		if _, _, err := n.Use(t.Context(), "app_1", "key", time.Now()); !errors.Is(err, ErrAway) {
 			t.Fatalf("got %v, want ErrAway", err)
 		}
 	}
@@ -299,11 +303,11 @@ func TestCanceledCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	n.asking = true // somebody else's round trip, which begins once this caller has left
-	if _, _, err := n.Use(ctx, "key", time.Now()); !errors.Is(err, context.Canceled) {
+	if _, _, err := n.Use(ctx, "app_1", "key", time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	n.askAll()
-	if unused, _, err := n.Use(t.Context(), "other", time.Now()); err != nil || !unused {
+	if unused, _, err := n.Use(t.Context(), "app_1", "other", time.Now()); err != nil || !unused {
 		t.Errorf("unused %t, %v", unused, err)
 	}
 }
@@ -313,7 +317,7 @@ func TestCachesAreBounded(t *testing.T) {
 	server, clock := miniredis.RunT(t), newTestClock()
 	n := newNonces(connect(t, server.Addr()), &memory{}, quiet, clock.Now, 100)
 	for i := range 1000 {
-		if unused, _, err := n.Use(t.Context(), fmt.Sprint("redis", i), time.Now()); err != nil || !unused {
+		if unused, _, err := n.Use(t.Context(), "app_1", fmt.Sprint("redis", i), time.Now()); err != nil || !unused {
 			t.Fatalf("%t, %v", unused, err)
 		}
 	}
@@ -321,18 +325,18 @@ func TestCachesAreBounded(t *testing.T) {
 		t.Errorf("the mirror holds %d members in a queue of %d", len(n.mirror.members), len(n.mirror.queue))
 	}
 	for i := range 100 {
-		if unused, err := n.UseLocal(fmt.Sprint("local", i)); err != nil || !unused {
+		if unused, err := n.UseLocal("app_1", fmt.Sprint("local", i)); err != nil || !unused {
 			t.Fatalf("%t, %v", unused, err)
 		}
 	}
-	if _, err := n.UseLocal("one more"); !errors.Is(err, ErrFull) {
+	if _, err := n.UseLocal("app_1", "one more"); !errors.Is(err, ErrFull) {
 		t.Errorf("a full cache forgot a nonce: %v", err)
 	}
-	if unused, err := n.UseLocal("local0"); err != nil || unused {
+	if unused, err := n.UseLocal("app_1", "local0"); err != nil || unused {
 		t.Errorf("a full cache: unused %t, %v", unused, err)
 	}
 	clock.advance(nonceLifetime)
-	if unused, err := n.UseLocal("one more"); err != nil || !unused {
+	if unused, err := n.UseLocal("app_1", "one more"); err != nil || !unused {
 		t.Errorf("after the lifetime: unused %t, %v", unused, err)
 	}
 	if len(n.local.members) != 1 {

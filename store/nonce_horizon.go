@@ -7,29 +7,36 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// nonceHorizonRow is the only row of its table.
+// nonceHorizonRow is that of one signer, or at "" that of all who have none of their own.
 type nonceHorizonRow struct {
 	bun.BaseModel `bun:"table:nonce_horizon,alias:nh"`
 
-	ID       int   `bun:"id,pk"`
-	LatestAt stamp `bun:"latest_at"`
+	Signer   string `bun:"signer,pk"`
+	LatestAt stamp  `bun:"latest_at"`
 }
 
-// NonceHorizon is the latest time at which a request can have been signed that a gateway
-// accepted; the zero time if none was accepted yet.
-func (s *Store) NonceHorizon(ctx context.Context) (latest time.Time, err error) {
-	defer wrap(&err, "read the horizon of nonces")
-	var row nonceHorizonRow
-	err = s.r.NewSelect().Model(&row).Scan(ctx)
-	return row.LatestAt.Time, err
+// NonceHorizons are the latest times at which requests can have been signed that gateways accepted:
+// by signers whose clocks were ahead, and at "" by all others; empty if none was accepted yet.
+func (s *Store) NonceHorizons(ctx context.Context) (latest map[string]time.Time, err error) {
+	defer wrap(&err, "read the horizons of nonces")
+	var rows []nonceHorizonRow
+	if err := s.r.NewSelect().Model(&rows).Scan(ctx); err != nil {
+		return nil, err
+	}
+	latest = map[string]time.Time{}
+	for _, row := range rows {
+		latest[row.Signer] = row.LatestAt.Time
+	}
+	return latest, nil
 }
 
-// RaiseNonceHorizon has the horizon be at a time, at least.
-func (s *Store) RaiseNonceHorizon(ctx context.Context, to time.Time) (err error) {
+// RaiseNonceHorizon has the horizon of a signer be at a time, at least.
+func (s *Store) RaiseNonceHorizon(ctx context.Context, signer string, to time.Time) (err error) {
 	defer wrap(&err, "raise the horizon of nonces")
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		at := stampUp(to)
-		_, err := tx.NewUpdate().Model((*nonceHorizonRow)(nil)).Set("latest_at = ?", at).Where("latest_at IS NULL OR latest_at < ?", at).Exec(ctx)
+		row := nonceHorizonRow{Signer: signer, LatestAt: stampUp(to)}
+		_, err := tx.NewInsert().Model(&row).On("CONFLICT (signer) DO UPDATE").Set("latest_at = excluded.latest_at").
+			Where("nh.latest_at < excluded.latest_at").Exec(ctx)
 		return err
 	})
 }

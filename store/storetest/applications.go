@@ -9,6 +9,20 @@ import (
 )
 
 var applicationTests = []test{
+	{"horizons of nonces", func(t *testing.T, f *fixture) {
+		if all := must[map[string]time.Time](t)(f.NonceHorizons(t.Context())); len(all) != 0 {
+			t.Errorf("of a new database: %v", all)
+		}
+		at := time.Unix(1767225600, 1).UTC() // is kept rounded up
+		for _, to := range []time.Time{at, at.Add(time.Second), at.Add(-time.Hour)} {
+			ok(t, f.RaiseNonceHorizon(t.Context(), "", to))
+		}
+		ok(t, f.RaiseNonceHorizon(t.Context(), "app_1", at.Add(time.Minute)))
+		all := must[map[string]time.Time](t)(f.NonceHorizons(t.Context()))
+		if len(all) != 2 || all[""].Before(at.Add(time.Second)) || all[""].After(at.Add(2*time.Second)) || all["app_1"].Before(at.Add(time.Minute)) {
+			t.Errorf("%v", all)
+		}
+	}},
 	{"create", func(t *testing.T, f *fixture) {
 		app := waypost.Application{Org: "acme", Name: "CRM", Grants: []waypost.Grant{"leads.*"}, RequireIfMatch: true}
 		c := must[waypost.Credential](t)(f.CreateApplication(t.Context(), "", app))

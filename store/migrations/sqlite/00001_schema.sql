@@ -75,12 +75,11 @@ CREATE TABLE answer_leads (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX answer_leads_by_key ON answer_leads (key_id);
 
--- The one row has the latest time at which a request can have been signed that was accepted.
+-- The latest times at which requests can have been signed that were accepted.
 CREATE TABLE nonce_horizon (
-  id INTEGER PRIMARY KEY CHECK (id = 1),
-  latest_at INTEGER -- NULL: none was accepted yet
+  signer TEXT PRIMARY KEY, -- an application whose clock was ahead, or '': all others
+  latest_at INTEGER NOT NULL
 ) STRICT;
-INSERT INTO nonce_horizon (id) VALUES (1);
 
 ---- leads
 
