@@ -41,6 +41,9 @@ const (
 	SecondFactorNew          = "new" // one that was set up at the sign-in
 )
 
+// SecondFactors lists them.
+var SecondFactors = []string{SecondFactorApp, SecondFactorPasskey, SecondFactorRecoveryCode, SecondFactorNew}
+
 // Passkey is a key of WebAuthn that a device or a password manager of the person has.
 type Passkey struct {
 	ID         string          `json:"id"`   // of the credential, in base64url

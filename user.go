@@ -91,7 +91,13 @@ type IssuerSignIn struct {
 	Name            string
 	ByClaims        bool // claims give roles
 	Role            Role // that claims give; "" for none
+	// SecondFactor is which one the person has shown here, "" for none.
+	SecondFactor string
 }
+
+// NeedsSecondFactor says that an issuer's account is not bound to a user who has a second factor
+// before that was shown here.
+const NeedsSecondFactor = "needsSecondFactor"
 
 // Reasons why somebody is not let in, as the audit log tells them.
 const (

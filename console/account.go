@@ -97,8 +97,8 @@ func (v *visit) checkOwnPassword(password string) (fault string, status int, err
 		}
 		return v.t("account.wrongPassword"), http.StatusBadRequest, nil
 	}
-	if err := v.Attempts.Forget(ctx, key); err != nil {
-		return "", 0, away{err}
+	if err := v.forgetTries(key); err != nil {
+		return "", 0, err
 	}
 	return "", 0, nil
 }

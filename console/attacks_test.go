@@ -261,3 +261,120 @@ func TestAttemptsFillNoRedis(t *testing.T) {
 		t.Errorf("%d of 400 were refused by the address, and Redis keeps %d keys for a day", refused, n)
 	}
 }
+
+// A link in the wrong hands changes nothing of a person who has a second factor, and is not used up; the
+// person signs in by it, with both steps in one entry of the audit log.
+func TestLinkWithoutSecondFactor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, a := s.withApp(waypost.RoleAdmin)
+	own := s.guest()
+	own.signIn(u.Email, secret)
+	own.secondStep(codeOf(t, a.secret, 0))
+	link, err := s.store.LinkUser(t.Context(), ops, u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.audited())
+	since := func() string { // newest first
+		lines := s.audited()
+		return strings.Join(lines[:len(lines)-before], "\n")
+	}
+	const chosen = "a password of the thief"
+	use := url.Values{"token": {link}, "password": {chosen}}
+	thief := s.guest()
+	if got := thief.post("/sign-in/link", use); got.To() != secondStepPath {
+		t.Fatalf("HTTP %d, to %q", got.Status, got.To())
+	}
+	thief.secondStep("000000")
+	if goesOn(thief) || !goesOn(own) {
+		t.Error("the link alone signs in, or ends the sessions of its person")
+	}
+	if got := s.guest().signIn(u.Email, chosen); got.Status != http.StatusUnauthorized {
+		t.Errorf("the link alone changes the password: HTTP %d", got.Status)
+	}
+	if lines := since(); strings.Contains(lines, `"by":"link"`) || strings.Contains(lines, "user.password") {
+		t.Errorf("the audit log tells of a sign-in that was none:\n%s", lines)
+	}
+
+	v, second := s.guest(), s.guest()
+	for _, g := range []*visitor{v, second} {
+		if got := g.post("/sign-in/link", use); got.To() != secondStepPath {
+			t.Fatalf("the person: HTTP %d, to %q", got.Status, got.To())
+		}
+	}
+	if got := v.secondStep(codeOf(t, a.secret, 1)); got.To() != "/" || !goesOn(v) || goesOn(own) {
+		t.Errorf("the person: HTTP %d, to %q", got.Status, got.To())
+	}
+	if got := second.secondStep(a.codes[0]); goesOn(second) {
+		t.Errorf("the link signs in twice: HTTP %d, to %q", got.Status, got.To())
+	}
+	lines := since()
+	if strings.Count(lines, `{"by":"link","linkBy":"ops","secondFactor":"app"}`) != 1 || strings.Count(lines, `"by":"link"`) != 1 {
+		t.Errorf("the sign-in by the link is not one entry:\n%s", lines)
+	}
+	if got := s.guest().signIn(u.Email, chosen); got.To() != secondStepPath {
+		t.Errorf("the password that was chosen: HTTP %d", got.Status)
+	}
+}
+
+// A link allows no endless work on passwords.
+func TestLinkHashesAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, _ := s.withApp(waypost.RoleMarketer)
+	link, err := s.store.LinkUser(t.Context(), ops, u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for range 3 * freeTries {
+		got := s.guest().post("/sign-in/link", url.Values{"token": {link}, "password": {"another password"}})
+		switch got.Status {
+		case http.StatusSeeOther:
+			taken++
+		case http.StatusTooManyRequests:
+		default:
+			t.Fatalf("HTTP %d", got.Status)
+		}
+	}
+	if taken < freeTries || taken > freeTries+2 {
+		t.Errorf("%d passwords were taken at once", taken)
+	}
+}
+
+// The first account of the issuer with a person's address becomes theirs after their second factor.
+func TestFirstAccountAsksSecondFactor(t *testing.T) {
+	t.Parallel()
+	p, s := oidcSite(t)
+	u, a := s.withApp(waypost.RoleAdmin)
+	thief := s.guest()
+	if got := p.visit(thief, verified("thief", u.Email, "ops")); got.To() != secondStepPath || goesOn(thief) {
+		t.Fatalf("the first account: HTTP %d, to %q", got.Status, got.To())
+	}
+	thief.secondStep("000000")
+	if got, err := s.store.User(t.Context(), u.ID); err != nil || got.Issuer != "" || goesOn(thief) {
+		t.Errorf("bound without the second factor: %+v, %v", got, err)
+	}
+	v, slow := s.guest(), s.guest()
+	p.visit(v, verified("ada", u.Email, "marketing"))
+	p.visit(slow, verified("eve", u.Email, "ops"))
+	if got := v.secondStep(codeOf(t, a.secret, 0)); !got.in() || !goesOn(v) {
+		t.Fatalf("the code: HTTP %d, to %q", got.Status, got.To())
+	}
+	if got, err := s.store.User(t.Context(), u.ID); err != nil || got.Issuer != p.url || got.Role != waypost.RoleMarketer {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got := slow.secondStep(codeOf(t, a.secret, 1)); got.To() != "/sign-in" || goesOn(slow) {
+		t.Errorf("a second account: HTTP %d, to %q", got.Status, got.To())
+	}
+	if says := slow.get("/sign-in").Body; !strings.Contains(says, "signs in with another account of your organisation") {
+		t.Errorf("the sign-in says %s", says)
+	}
+	if lines := strings.Join(s.audited(), "\n"); !strings.Contains(lines, u.Email+" session.create "+u.ID+` {"by":"issuer","secondFactor":"app"}`) {
+		t.Errorf("the audit log:\n%s", lines)
+	}
+	if got := p.visit(s.guest(), verified("ada", u.Email, "marketing")); !got.in() {
+		t.Errorf("bound, and asked again: to %q", got.To())
+	}
+}

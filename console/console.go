@@ -42,9 +42,9 @@ type Users interface {
 	// that is returned as it is.
 	ChangeSecondFactor(ctx context.Context, by waypost.Caller, id string, change func(*waypost.SecondFactor) error) (waypost.User, error)
 	RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) error
-	// TakeLink is UserByLink, and ends the link: the user signs in by it. A hash that is not
-	// empty becomes the user's password.
-	TakeLink(ctx context.Context, by waypost.Author, token, passwordHash string) (waypost.User, error)
+	// TakeLink is UserByLink, and ends the link: the user signs in by it, and by the second factor
+	// if second is not empty. A hash that is not empty becomes the user's password.
+	TakeLink(ctx context.Context, by waypost.Author, token, passwordHash, second string) (waypost.User, error)
 	// RecordSignIn notes that by has signed in: how by a password, a link or an issuer, second by
 	// which second factor, "" without one.
 	// RecordSignOut says which sessions of a user have ended.

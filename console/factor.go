@@ -135,9 +135,7 @@ func (v *visit) checkOwnCode(code string) (fault string, status int, err error) 
 		return v.t("factor.wrongCode"), http.StatusBadRequest, nil
 	}
 	if err == nil {
-		if err = v.Attempts.Forget(ctx, key); err != nil {
-			err = away{err}
-		}
+		err = v.forgetTries(key)
 	}
 	return "", 0, err
 }
@@ -220,8 +218,8 @@ func (v *visit) saveApp(u waypost.User) error {
 	if step == 0 {
 		return v.renderApp(u, v.t("factor.wrongFirstCode"), http.StatusBadRequest)
 	}
-	if err := v.Attempts.Forget(ctx, "app "+u.ID); err != nil {
-		return away{err}
+	if err := v.forgetTries("app " + u.ID); err != nil {
+		return err
 	}
 	v.sessions.Remove(ctx, "totp")
 	return v.addFactor(u, func(f *waypost.SecondFactor) { f.TOTPSecret, f.TOTPStep = secret, step })

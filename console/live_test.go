@@ -70,11 +70,11 @@ func (u usersOfTwo) UserByLink(ctx context.Context, token string) (waypost.User,
 	return found, err
 }
 
-func (u usersOfTwo) TakeLink(ctx context.Context, by waypost.Author, token, hash string) (waypost.User, error) {
-	found, err := u.orgUsers.TakeLink(ctx, by, token, hash)
+func (u usersOfTwo) TakeLink(ctx context.Context, by waypost.Author, token, hash, second string) (waypost.User, error) {
+	found, err := u.orgUsers.TakeLink(ctx, by, token, hash, second)
 	if waypost.CodeOf(err) == waypost.CodeNotFound {
 		by.Org = otherOrg
-		return u.Store.TakeLink(ctx, by, token, hash)
+		return u.Store.TakeLink(ctx, by, token, hash, second)
 	}
 	return found, err
 }

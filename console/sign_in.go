@@ -28,7 +28,7 @@ func (v *visit) findUser() error {
 		if !u.SecondFactor.Any() {
 			return v.sessions.Destroy(ctx) // a session alone sets up no second factor
 		}
-		return v.suspend(u, v.sessions.GetString(ctx, "by"), "/")
+		return v.suspend(u, firstStep{By: v.sessions.GetString(ctx, "by")}, "/")
 	}
 	v.user = u
 	return v.prolong()
@@ -179,6 +179,14 @@ func (v *visit) mayTry(key string, free int) (wait string, err error) {
 	return v.t("signIn.wait", "n", seconds), nil
 }
 
+// forgetTries takes back all tries of a key.
+func (v *visit) forgetTries(key string) error {
+	if err := v.Attempts.Forget(v.r.Context(), key); err != nil {
+		return away{err}
+	}
+	return nil
+}
+
 // signInByPassword takes the form of the sign-in. It answers the same, after the same time,
 // whether there is such a user or not.
 func (v *visit) signInByPassword() error {
@@ -216,13 +224,13 @@ func (v *visit) signInByPassword() error {
 		}
 		return v.renderSignIn(email, back, v.t("signIn.wrong"), http.StatusUnauthorized)
 	}
-	if err := v.Attempts.Forget(ctx, by.user); err != nil {
-		return away{err}
+	if err := v.forgetTries(by.user); err != nil {
+		return err
 	}
 	if err := v.undoAddress(by); err != nil {
 		return err
 	}
-	return v.proceed(u, waypost.SignInByPassword, back)
+	return v.proceed(u, firstStep{By: waypost.SignInByPassword}, back)
 }
 
 func (v *visit) signOut() error {

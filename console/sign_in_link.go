@@ -20,7 +20,7 @@ func (v *visit) showLink() error {
 	if err != nil {
 		return v.linkOver(err)
 	}
-	return v.renderLink(token, u, "")
+	return v.renderLink(token, u, "", http.StatusOK)
 }
 
 // linkOver shows that a link cannot be used, if that is what err says; it returns other errors.
@@ -31,45 +31,43 @@ func (v *visit) linkOver(err error) error {
 	return v.render(page{Name: "link_over", Title: v.t("signIn.over"), Status: http.StatusNotFound})
 }
 
-// linkFailed is linkOver after an attempt to use the link, which it records as a failed sign-in.
-func (v *visit) linkFailed(err error) error {
-	if waypost.CodeOf(err) == waypost.CodeNotFound {
-		if err := v.failed("", waypost.FailedLink); err != nil {
-			return err
-		}
-	}
-	return v.linkOver(err)
-}
 
-func (v *visit) renderLink(token string, u waypost.User, fault string) error {
-	status := http.StatusOK
-	if fault != "" {
-		status = http.StatusBadRequest
-	}
+func (v *visit) renderLink(token string, u waypost.User, fault string, status int) error {
 	return v.render(page{Name: "link", Title: v.t("signIn.title"), Status: status, Data: linkPage{token, u, field{
 		Name: "password", Type: "password", Label: v.t("signIn.choosePassword"), Hint: v.t("signIn.passwordHint", "n", minPassword), Complete: "new-password", Fault: fault,
 	}}})
 }
 
-// takeLink signs in by a link. A password that is chosen with it ends all other sessions.
+// linkTries is the key by which passwords that are chosen with a link of a person are counted.
+func linkTries(u waypost.User) string { return "link " + u.ID }
+
+// takeLink signs in by a link. A password that is chosen with it ends all other sessions. Where a
+// second factor follows, the link is taken and the password stored after that.
 func (v *visit) takeLink() error {
 	ctx := v.r.Context()
 	token, password := v.r.PostFormValue("token"), v.r.PostFormValue("password")
 	u, err := v.Users.UserByLink(ctx, token)
-	if err != nil {
-		return v.linkFailed(err)
-	}
-	hash := ""
-	if password != "" {
-		if fault := v.passwordFault(password); fault != "" {
-			return v.renderLink(token, u, fault)
-		}
-		if hash, err = v.passwords.hash(ctx, password); err != nil {
+	if waypost.CodeOf(err) == waypost.CodeNotFound {
+		if err := v.failed("", waypost.FailedLink); err != nil {
 			return err
 		}
 	}
-	if u, err = v.Users.TakeLink(ctx, v.by(), token, hash); err != nil {
-		return v.linkFailed(err)
+	if err != nil {
+		return v.linkOver(err)
 	}
-	return v.proceed(u, waypost.SignInByLink, "/")
+	first := firstStep{By: waypost.SignInByLink, Link: token}
+	if password != "" {
+		if fault := v.passwordFault(password); fault != "" {
+			return v.renderLink(token, u, fault, http.StatusBadRequest)
+		}
+		if wait, err := v.mayTry(linkTries(u), freeTries); err != nil {
+			return err
+		} else if wait != "" {
+			return v.renderLink(token, u, wait, http.StatusTooManyRequests)
+		}
+		if first.PasswordHash, err = v.passwords.hash(ctx, password); err != nil {
+			return err
+		}
+	}
+	return v.proceed(u, first, "/")
 }

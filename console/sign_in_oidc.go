@@ -135,14 +135,20 @@ func (v *visit) returnFromIssuer() error {
 	if err := v.Attempts.Undo(ctx, tries); err != nil {
 		return away{err}
 	}
-	u, refused, err := v.signInByIssuer(ctx, v.issuer.said(claims))
-	if refused != "" {
-		return v.issuerRefused(u, refused)
-	}
-	if err != nil {
-		return v.issuerFailed(err)
-	}
+	said := v.issuer.said(claims)
+	u, refused, err := v.signInByIssuer(ctx, said)
 	sid, _ := claims["sid"].(string)
+	switch {
+	case err != nil:
+		return v.issuerFailed(err)
+	case refused == waypost.NeedsSecondFactor:
+		return v.askSecondFactor(u, firstStep{By: waypost.SignInByIssuer, Said: &said, SID: sid}, back)
+	case refused != "":
+		if err := v.noteRefused(u, refused); err != nil {
+			return err
+		}
+		return v.redirect("/sign-in", nil)
+	}
 	if err := v.begin(u, waypost.SignInByIssuer, sid); err != nil {
 		return err
 	}
@@ -244,8 +250,8 @@ func (v *visit) issuerFailed(err error) error {
 	return v.redirect("/sign-in", nil)
 }
 
-// issuerRefused leads back to the sign-in, which says why somebody whom the issuer knows is not let in.
-func (v *visit) issuerRefused(u waypost.User, refused string) error {
+// noteRefused records that somebody whom the issuer knows is not let in. The sign-in says why.
+func (v *visit) noteRefused(u waypost.User, refused string) error {
 	v.log = append(v.log, slog.String("issuer", refused), slog.String("changed", u.ID))
 	if err := v.failed(u.ID, refused); err != nil {
 		return err
@@ -258,7 +264,7 @@ func (v *visit) issuerRefused(u waypost.User, refused string) error {
 		text = v.t("signIn.noRole")
 	}
 	v.flash("bad", text)
-	return v.redirect("/sign-in", nil)
+	return nil
 }
 
 // oneLine is an error as it is logged: answers of an issuer can be long.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -30,29 +31,84 @@ func (c *console) mustHaveFactor(u waypost.User) bool {
 	return c.SecondFactor == SecondFactorAll || c.SecondFactor == SecondFactorAdmins && u.Role == waypost.RoleAdmin
 }
 
+// firstStep is how a person began to sign in, and what that changes. Nothing of it is stored before the
+// sign-in holds: who has no second factor to show changes nothing.
+type firstStep struct {
+	By string // waypost.SignInByPassword, …
+	// Link is the token of a link that is to be taken, and PasswordHash that of the password that was
+	// chosen with it, "" for none.
+	Link, PasswordHash string
+	Said               *waypost.IssuerSignIn // what the issuer says, nil without one
+	SID                string                // the issuer's id of its session, "" without one
+}
+
+// firstStepPurpose binds the first step of a pending sign-in to its person.
+func firstStepPurpose(user string) string { return "first-step/" + user }
+
 // proceed goes on after the first factor: to the second one where there is one or must be one, else
 // to the page that was asked for.
-func (v *visit) proceed(u waypost.User, by, back string) error {
-	if !u.SecondFactor.Any() && !v.mustHaveFactor(u) {
-		if by != waypost.SignInByLink { // the entry of a link is written when it is taken
-			if err := v.Users.RecordSignIn(v.r.Context(), v.byUser(u), by, ""); err != nil {
-				return err
-			}
-		}
-		if err := v.begin(u, by, ""); err != nil {
-			return err
-		}
-		return v.redirect(back, nil)
+func (v *visit) proceed(u waypost.User, first firstStep, back string) error {
+	if u.SecondFactor.Any() || v.mustHaveFactor(u) {
+		return v.askSecondFactor(u, first, back)
 	}
-	if err := v.suspend(u, by, back); err != nil {
+	over, err := v.signInUser(u, first, "")
+	if err != nil {
+		return err
+	}
+	if over {
+		return v.redirect("/sign-in", nil)
+	}
+	return v.redirect(back, nil)
+}
+
+func (v *visit) askSecondFactor(u waypost.User, first firstStep, back string) error {
+	if err := v.suspend(u, first, back); err != nil {
 		return err
 	}
 	return v.redirect(secondStepPath, nil)
 }
 
-// suspend makes the session one of a pending sign-in, with a new token.
-func (v *visit) suspend(u waypost.User, by, back string) error {
+// signInUser stores what the first step changes and the entry of the sign-in, and then begins the
+// session. over tells that the first step cannot be used any more, which a flash says.
+func (v *visit) signInUser(u waypost.User, first firstStep, second string) (over bool, err error) {
+	ctx, sessions := v.r.Context(), u.Sessions
+	switch {
+	case first.Link != "":
+		u, err = v.Users.TakeLink(ctx, v.by(), first.Link, first.PasswordHash, second)
+		if waypost.CodeOf(err) == waypost.CodeNotFound {
+			v.flash("bad", v.t("signIn.over"))
+			return true, v.failed("", waypost.FailedLink)
+		}
+		if err == nil {
+			err = v.forgetTries(linkTries(u))
+		}
+	case first.Said != nil:
+		said := *first.Said
+		said.SecondFactor = second
+		var refused string
+		if u, refused, err = v.signInByIssuer(ctx, said); refused != "" {
+			return true, v.noteRefused(u, refused)
+		}
+	default:
+		err = v.Users.RecordSignIn(ctx, v.byUser(u), first.By, second)
+	}
+	if err != nil {
+		return false, err
+	}
+	if first.PasswordHash == "" { // sessions that were ended since the first step are ended: this one too
+		u.Sessions = sessions
+	}
+	v.user = u
+	return false, v.begin(u, first.By, first.SID)
+}
+
+// suspend makes the session one of a pending sign-in, with a new token. The first step is sealed in it.
+func (v *visit) suspend(u waypost.User, first firstStep, back string) error {
 	ctx := v.r.Context()
+	text, err := json.Marshal(first)
+	if err != nil {
+		return err
+	}
 	if err := v.sessions.Clear(ctx); err != nil {
 		return err
 	}
@@ -62,7 +118,7 @@ func (v *visit) suspend(u waypost.User, by, back string) error {
 	v.sessions.SetDeadline(ctx, time.Now().Add(pendingTime))
 	v.sessions.Put(ctx, "pending", u.ID)
 	v.sessions.Put(ctx, "sessions", u.Sessions)
-	v.sessions.Put(ctx, "by", by)
+	v.sessions.Put(ctx, "first", v.Keys.Seal(text, firstStepPurpose(u.ID)))
 	v.sessions.Put(ctx, "back", back)
 	return nil
 }
@@ -95,20 +151,36 @@ func (v *visit) pending() (u waypost.User, err error) {
 }
 
 // complete ends a pending sign-in: the person has shown a second factor, or has one now. It returns
-// the page that was asked for.
+// the page that was asked for; the sign-in if the first step cannot be used any more.
 func (v *visit) complete(u waypost.User, second string) (back string, err error) {
 	ctx := v.r.Context()
 	u.Sessions = v.sessions.GetInt(ctx, "sessions") // those of when the first factor was shown: a reset since then ends this one
-	by, back := v.sessions.GetString(ctx, "by"), localPath(v.sessions.GetString(ctx, "back"))
-	if err := v.Users.RecordSignIn(ctx, v.byUser(u), by, second); err != nil {
+	back = localPath(v.sessions.GetString(ctx, "back"))
+	text, err := v.Keys.Open(v.sessions.GetBytes(ctx, "first"), firstStepPurpose(u.ID))
+	if err != nil {
 		return "", err
 	}
-	if err := v.begin(u, by, ""); err != nil {
+	var first firstStep
+	if err := json.Unmarshal(text, &first); err != nil {
 		return "", err
+	}
+	over, err := v.signInUser(u, first, second)
+	if err != nil {
+		return "", err
+	}
+	if over {
+		return "/sign-in", v.endPending()
 	}
 	v.sessions.Put(ctx, "factor", true)
-	v.user = u
 	return back, nil
+}
+
+// endPending takes the pending sign-in out of the session, which keeps what is to be shown next.
+func (v *visit) endPending() error {
+	for _, key := range []string{"pending", "sessions", "first", "back"} {
+		v.sessions.Remove(v.r.Context(), key)
+	}
+	return v.sessions.RenewToken(v.r.Context())
 }
 
 // secondStepPage is the data of the second step of a sign-in.
@@ -197,8 +269,8 @@ func (v *visit) takeSecondStep() error {
 
 // passSecondStep signs in who has shown a second factor.
 func (v *visit) passSecondStep(u waypost.User, second string) error {
-	if err := v.Attempts.Forget(v.r.Context(), v.secondTries(u)); err != nil {
-		return away{err}
+	if err := v.forgetTries(v.secondTries(u)); err != nil {
+		return err
 	}
 	back, err := v.complete(u, second)
 	if err != nil {

@@ -294,18 +294,20 @@ func forgetAddress(ctx context.Context, tx bun.Tx, u userRow) error {
 	if err != nil {
 		return err
 	}
-	_, address, err := waypost.AuditChange(nil, linkedBy(u.Email))
-	if err != nil {
-		return err
-	}
-	_, id, err := waypost.AuditChange(nil, linkedBy(u.ID))
-	if err != nil {
-		return err
-	}
-	_, err = tx.NewUpdate().Model((*auditRow)(nil)).Set("became = ?", string(id)).
-		Where("org = ? AND action = 'session.create' AND became = ?", u.Org, string(address)).Exec(ctx)
-	if err != nil {
-		return err
+	for _, second := range append([]string{""}, waypost.SecondFactors...) {
+		_, address, err := waypost.AuditChange(nil, linkedBy(u.Email, second))
+		if err != nil {
+			return err
+		}
+		_, id, err := waypost.AuditChange(nil, linkedBy(u.ID, second))
+		if err != nil {
+			return err
+		}
+		_, err = tx.NewUpdate().Model((*auditRow)(nil)).Set("became = ?", string(id)).
+			Where("org = ? AND action = 'session.create' AND became = ?", u.Org, string(address)).Exec(ctx)
+		if err != nil {
+			return err
+		}
 	}
 	// lower folds ASCII only: on SQLite always, on PostgreSQL by the collation of the column.
 	_, err = tx.NewUpdate().Model((*auditRow)(nil)).Set("actor = ?", u.ID).
@@ -313,9 +315,9 @@ func forgetAddress(ctx context.Context, tx bun.Tx, u userRow) error {
 	return err
 }
 
-// linkedBy names in the entry of a sign-in by a link who made the link, "" for Waypost itself.
-func linkedBy(actor string) fields {
-	how := fields{"by": waypost.SignInByLink}
+// linkedBy is signedInBy of a link, and names who made the link, "" for Waypost itself.
+func linkedBy(actor, second string) fields {
+	how := signedInBy(waypost.SignInByLink, second)
 	if actor != "" {
 		how["linkBy"] = actor
 	}
@@ -334,8 +336,8 @@ func (s *Store) UserByLink(ctx context.Context, org, token string) (u waypost.Us
 
 // TakeLink is UserByLink, and ends the link: the user signs in by it. A hash that is not empty
 // becomes the user's password, which ends all sessions. The author is the user, whoever that is;
-// the entry of the sign-in tells who made the link.
-func (s *Store) TakeLink(ctx context.Context, by waypost.Author, token, passwordHash string) (u waypost.User, err error) {
+// the entry of the sign-in tells who made the link, and which second factor was shown, "" for none.
+func (s *Store) TakeLink(ctx context.Context, by waypost.Author, token, passwordHash, second string) (u waypost.User, err error) {
 	defer wrap(&err, "take a link")
 	found, err := s.UserByLink(ctx, by.Org, token)
 	if err != nil {
@@ -366,7 +368,7 @@ func (s *Store) TakeLink(ctx context.Context, by waypost.Author, token, password
 			}
 		}
 		of := inOrg(by, row.Org)
-		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, linkedBy(before.LinkBy))
+		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, linkedBy(before.LinkBy, second))
 	})
 	return u, err
 }

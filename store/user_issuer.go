@@ -12,7 +12,8 @@ import (
 // issuer's account belongs. If there is none yet, it becomes the account of the user who has the
 // verified e-mail address and no other account, or of a new user if a claim gives a role. A role that
 // a claim gives replaces the one of before; if a claim gave that one and gives none any more, the user
-// has none, and all sessions end. refused says why nobody is signed in, "" if somebody is.
+// has none, and all sessions end. A user who has a second factor must have shown it before the account
+// becomes theirs. refused says why nobody is signed in, "" if somebody is.
 func (s *Store) SignInByIssuer(ctx context.Context, by waypost.Author, said waypost.IssuerSignIn,
 ) (u waypost.User, refused string, err error) {
 	defer wrap(&err, "sign in by the issuer")
@@ -32,16 +33,18 @@ func (s *Store) SignInByIssuer(ctx context.Context, by waypost.Author, said wayp
 		if row == nil {
 			row, err = s.createByIssuer(ctx, tx, issuer, said)
 		} else {
-			u.ID = row.ID
 			refused, err = s.changeByIssuer(ctx, tx, issuer, row, said)
 		}
-		if err != nil || refused != "" {
+		if err != nil {
 			return err
 		}
 		u = row.user()
+		if refused != "" {
+			return nil
+		}
 		of := inOrg(by, row.Org)
 		of.Actor = row.ID
-		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, fields{"by": waypost.SignInByIssuer})
+		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, signedInBy(waypost.SignInByIssuer, said.SecondFactor))
 	})
 	return u, refused, err
 }
@@ -94,6 +97,8 @@ func (s *Store) changeByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Au
 		return waypost.FailedSubject, nil
 	case row.Disabled:
 		return waypost.FailedDisabled, nil
+	case row.Iss == "" && row.user().SecondFactor.Any() && said.SecondFactor == "":
+		return waypost.NeedsSecondFactor, nil
 	case said.ByClaims && said.Role == "" && row.RoleByClaim:
 		if row.Role == string(waypost.RoleNone) {
 			return waypost.FailedRole, nil

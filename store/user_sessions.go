@@ -17,11 +17,16 @@ import (
 // second by which second factor, "" by none.
 func (s *Store) RecordSignIn(ctx context.Context, author waypost.Author, by, second string) (err error) {
 	defer wrap(&err, "record a sign-in")
+	return s.recordSession(ctx, author, "session.create", author.Actor, signedInBy(by, second))
+}
+
+// signedInBy tells in the entry of a sign-in how it was done, and by which second factor, "" by none.
+func signedInBy(by, second string) fields {
 	how := fields{"by": by}
 	if second != "" {
 		how["secondFactor"] = second
 	}
-	return s.recordSession(ctx, author, "session.create", author.Actor, how)
+	return how
 }
 
 // RecordSignOut writes the entry of sessions of a user that have ended: which says of which.

@@ -83,19 +83,19 @@ var userTests = []test{
 		wantCode(t, err, waypost.CodeNotFound)
 		equal(t, "by link", must[waypost.User](t)(f.UserByLink(t.Context(), "acme", second)), made)
 
-		taken := must[waypost.User](t)(f.TakeLink(t.Context(), acme, second, "hash"))
+		taken := must[waypost.User](t)(f.TakeLink(t.Context(), acme, second, "hash", ""))
 		equal(t, "password", taken.PasswordHash, "hash")
 		equal(t, "sessions", taken.Sessions, made.Sessions+1)
-		_, err = f.TakeLink(t.Context(), acme, second, "another")
+		_, err = f.TakeLink(t.Context(), acme, second, "another", "")
 		wantCode(t, err, waypost.CodeNotFound)
 
 		third := must[string](t)(f.LinkUser(t.Context(), ops, made.ID))
-		kept := must[waypost.User](t)(f.TakeLink(t.Context(), acme, third, ""))
+		kept := must[waypost.User](t)(f.TakeLink(t.Context(), acme, third, "", ""))
 		equal(t, "kept", kept, taken)
 
 		late := must[string](t)(f.LinkUser(t.Context(), ops, made.ID))
 		f.clock.Advance(waypost.LinkExpiry)
-		_, err = f.TakeLink(t.Context(), acme, late, "")
+		_, err = f.TakeLink(t.Context(), acme, late, "", "")
 		wantCode(t, err, waypost.CodeNotFound)
 	}},
 	{"a new password", func(t *testing.T, f *fixture) {
@@ -178,7 +178,7 @@ var userTests = []test{
 	}},
 	{"reset and disable", func(t *testing.T, f *fixture) {
 		made, link := madeUser(t, f, person)
-		must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, "hash"))
+		must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, "hash", ""))
 		link = must[string](t)(f.ResetUser(t.Context(), ops, made.ID))
 		found := must[waypost.User](t)(f.User(t.Context(), made.ID))
 		equal(t, "password", found.PasswordHash, "")
@@ -186,15 +186,15 @@ var userTests = []test{
 		if err := f.DisableUser(t.Context(), ops, made.ID); err != nil {
 			t.Fatal(err)
 		}
-		_, err := f.TakeLink(t.Context(), acme, link, "")
+		_, err := f.TakeLink(t.Context(), acme, link, "", "")
 		wantCode(t, err, waypost.CodeNotFound)
 		found = must[waypost.User](t)(f.User(t.Context(), made.ID))
 		equal(t, "disabled", found.Disabled, true)
 		equal(t, "sessions", found.Sessions, made.Sessions+3)
 		// A link that is made for a disabled user is of no use either; a reset is.
-		_, err = f.TakeLink(t.Context(), acme, must[string](t)(f.LinkUser(t.Context(), ops, made.ID)), "")
+		_, err = f.TakeLink(t.Context(), acme, must[string](t)(f.LinkUser(t.Context(), ops, made.ID)), "", "")
 		wantCode(t, err, waypost.CodeNotFound)
-		back := must[waypost.User](t)(f.TakeLink(t.Context(), acme, must[string](t)(f.ResetUser(t.Context(), ops, made.ID)), ""))
+		back := must[waypost.User](t)(f.TakeLink(t.Context(), acme, must[string](t)(f.ResetUser(t.Context(), ops, made.ID)), "", ""))
 		equal(t, "disabled", back.Disabled, false)
 	}},
 	{"who did it", testAuditedUsers},

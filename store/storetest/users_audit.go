@@ -33,7 +33,7 @@ func testAuditedUsers(t *testing.T, f *fixture) {
 	step()
 	link := must[string](t)(f.LinkUser(t.Context(), ops, ada.ID))
 	step()
-	must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, "hash"))
+	must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, "hash", ""))
 	step()
 	must[string](t)(f.ResetUser(t.Context(), as(admin), ada.ID))
 	step()
@@ -94,7 +94,7 @@ func testAuditedSignIns(t *testing.T, f *fixture) {
 	link := must[string](t)(f.ResetUser(t.Context(), as(admin), ada.ID))
 	f.clock.Advance(time.Second)
 	somePass(t, atOnce(8, func(int) error {
-		_, err := f.TakeLink(t.Context(), acme, link, "")
+		_, err := f.TakeLink(t.Context(), acme, link, "", "")
 		return err
 	}), 1, waypost.CodeNotFound)
 	f.clock.Advance(time.Second)
@@ -112,7 +112,7 @@ func testAuditedSignIns(t *testing.T, f *fixture) {
 	// A link of one organisation is none of another.
 	bolt := acme
 	bolt.Org = "other"
-	_, err := f.TakeLink(t.Context(), bolt, must[string](t)(f.LinkUser(t.Context(), ops, ada.ID)), "")
+	_, err := f.TakeLink(t.Context(), bolt, must[string](t)(f.LinkUser(t.Context(), ops, ada.ID)), "", "")
 	wantCode(t, err, waypost.CodeNotFound)
 }
 
@@ -298,7 +298,7 @@ func testDeleteUser(t *testing.T, f *fixture) {
 	bob.Email = "bob@example.com"
 	made, link, err := f.CreateUser(t.Context(), byAda, bob)
 	ok(t, err)
-	must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, ""))
+	must[waypost.User](t)(f.TakeLink(t.Context(), acme, link, "", ""))
 	_, kept, err := f.CreateUser(t.Context(), byAda, waypost.User{Org: "acme", Email: "eve@example.com", Name: "Eve", Role: waypost.RoleViewer})
 	ok(t, err)
 	app := calledBy(acme, person.Email)
@@ -309,7 +309,7 @@ func testDeleteUser(t *testing.T, f *fixture) {
 
 	f.clock.Advance(time.Second) // entries of one moment have no order
 	ok(t, f.DeleteUser(t.Context(), as(admin), ada.ID))
-	must[waypost.User](t)(f.TakeLink(t.Context(), acme, kept, ""))
+	must[waypost.User](t)(f.TakeLink(t.Context(), acme, kept, "", waypost.SecondFactorApp))
 	_, err = f.User(t.Context(), ada.ID)
 	wantCode(t, err, waypost.CodeNotFound)
 	equal(t, "by the address", len(f.audited(t, waypost.AuditFilter{Actor: person.Email})), 0)
