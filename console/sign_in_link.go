@@ -31,7 +31,6 @@ func (v *visit) linkOver(err error) error {
 	return v.render(page{Name: "link_over", Title: v.t("signIn.over"), Status: http.StatusNotFound})
 }
 
-
 func (v *visit) renderLink(token string, u waypost.User, fault string, status int) error {
 	return v.render(page{Name: "link", Title: v.t("signIn.title"), Status: status, Data: linkPage{token, u, field{
 		Name: "password", Type: "password", Label: v.t("signIn.choosePassword"), Hint: v.t("signIn.passwordHint", "n", minPassword), Complete: "new-password", Fault: fault,
