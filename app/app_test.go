@@ -280,7 +280,7 @@ func TestGatewaySignals(t *testing.T) {
 	}
 	// sent takes a notice of the signal.
 	sent := func(signal string) bool {
-		_, err := shared.Lpop("waypost:bell:" + signal)
+		_, err := shared.Lpop("waypost:signal:" + signal)
 		return err == nil
 	}
 	hook := post("/v1/webhooks", `{"name":"crm","url":"https://crm.example.com"}`)
@@ -320,7 +320,7 @@ func TestWorkerHears(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Worker(ctx, cfg, slog.New(slog.DiscardHandler), func(string) {}) }()
-	for _, key := range []string{"waypost:bell:all", "waypost:bell:enrollments"} {
+	for _, key := range []string{"waypost:signal:all", "waypost:signal:enrollments"} {
 		if _, err := shared.Push(key, "1"); err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +367,7 @@ func TestGatewayMetrics(t *testing.T) {
 		`waypost_redis_fallbacks_total{use="nonces"} 0`,
 		`waypost_redis_fallbacks_total{use="rates"} 0`,
 		`waypost_redis_fallbacks_total{use="breakers"} 0`,
-		`waypost_redis_fallbacks_total{use="bells"} 0`,
+		`waypost_redis_fallbacks_total{use="signals"} 0`,
 		"waypost_outbox_pending 0",
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {

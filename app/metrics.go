@@ -170,7 +170,7 @@ type fallbacks interface {
 	Fallbacks() (calls, outages uint64)
 }
 
-// watchRedis exposes how often use, "nonces", "rates", "breakers" or "bells", went on without
+// watchRedis exposes how often use, "nonces", "rates", "breakers" or "signals", went on without
 // Redis.
 func (m *metrics) watchRedis(use string, f fallbacks) {
 	labels := prometheus.Labels{"use": use}

@@ -163,7 +163,7 @@ func (p *process) openLimits() {
 	p.breakers = limits.NewBreakers(p.redis, p.log, p.clock.Now)
 	p.counts.watchRedis("breakers", p.breakers)
 	p.everything, p.enrolled = limits.NewSignal(p.redis, "all"), limits.NewSignal(p.redis, "enrollments")
-	p.counts.watchRedis("bells", p.enrolled)
+	p.counts.watchRedis("signals", p.enrolled)
 	p.wakeAll, p.enrolling, p.accepting = p.everything.Send, signaling{p.db, p.db, p.enrolled}, p.db
 	p.background = []func(context.Context){p.everything.Run, p.enrolled.Run}
 }

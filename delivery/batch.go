@@ -26,7 +26,7 @@ type Item struct {
 	// Quiet says that it is held back for quiet hours, and the timeline of that.
 	Quiet bool `json:"quiet,omitempty"`
 	// Unsent says that the workflow has not sent the touchpoint in any batch yet.
-	Unsent bool `json:"fresh,omitempty"`
+	Unsent bool `json:"unsent,omitempty"`
 	// Ahead says that its message may have been sent before the workflow was started.
 	Ahead bool `json:"ahead,omitempty"`
 	// Waited says, at a node that can begin enrollments, that this one was in a wait.

@@ -52,10 +52,10 @@ type breaker struct {
 	Turn     int64 `json:"turn,omitempty"`
 	Spacing  int64 `json:"spacing,omitempty"`
 	Patience int64 `json:"patience,omitempty"` // that the last opening took
-	// Announced says that all who waited were told of the closing, Telling until when a caller
+	// Announced says that all who waited were told of the closing, AnnouncedBy until when a caller
 	// has time to tell them.
-	Announced bool  `json:"told,omitempty"`
-	Telling   int64 `json:"telling,omitempty"`
+	Announced   bool  `json:"announced,omitempty"`
+	AnnouncedBy int64 `json:"announcedBy,omitempty"`
 }
 
 // admit is Admit at a time.
@@ -106,10 +106,10 @@ func (c *breaker) close(now int64) {
 
 // tell tells whether the caller is to tell all who wait.
 func (c *breaker) tell(now int64) bool {
-	if c.Announced || now < c.Telling {
+	if c.Announced || now < c.AnnouncedBy {
 		return false
 	}
-	c.Telling = now + tellTime.Milliseconds()
+	c.AnnouncedBy = now + tellTime.Milliseconds()
 	return true
 }
 

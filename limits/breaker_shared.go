@@ -117,7 +117,7 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	if !probe {
 		now := e.alive
 		e.tally.alive(e.state.most(), now)
-		waited = waited && !e.state.Announced && e.state.Telling <= now
+		waited = waited && !e.state.Announced && e.state.AnnouncedBy <= now
 	}
 	e.mu.Unlock()
 	if !probe && !waited {
@@ -139,7 +139,7 @@ func (b *Breakers) Alive(ctx context.Context, circuit string, ticket int64, wait
 	return func(ctx context.Context) {
 		b.change(ctx, b.find(circuit), func(c *breaker, _ int64) {
 			if !c.Open && c.Epoch == closing {
-				c.Announced, c.Telling = true, 0
+				c.Announced, c.AnnouncedBy = true, 0
 			}
 		})
 	}
@@ -332,7 +332,7 @@ func (b *Breakers) change(ctx context.Context, e *localBreaker, apply func(c *br
 	swap := func() (err error) {
 		before, after, now, err = b.swap(ctx, e.circuit, counted, func(c *breaker, now int64) {
 			if alone && !c.Open { // the callers that this process has sent away meanwhile wait
-				c.Announced, c.Telling = false, 0
+				c.Announced, c.AnnouncedBy = false, 0
 				c.Epoch++ // whoever is telling now does not know of them
 			}
 			apply(c, now)

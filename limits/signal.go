@@ -32,7 +32,7 @@ type Signal struct {
 // ClientOptions.
 func NewSignal(client redis.UniversalClient, name string) *Signal {
 	return &Signal{
-		client: client, key: "waypost:bell:" + name, gate: gate{now: time.Now}, notice: make(chan struct{}, 1), wait: signalWait,
+		client: client, key: "waypost:signal:" + name, gate: gate{now: time.Now}, notice: make(chan struct{}, 1), wait: signalWait,
 	}
 }
 
