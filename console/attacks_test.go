@@ -371,7 +371,8 @@ func TestFirstAccountAsksSecondFactor(t *testing.T) {
 	if says := slow.get("/sign-in").Body; !strings.Contains(says, "signs in with another account of your organisation") {
 		t.Errorf("the sign-in says %s", says)
 	}
-	if lines := strings.Join(s.audited(), "\n"); !strings.Contains(lines, u.Email+" session.create "+u.ID+` {"by":"issuer","secondFactor":"app"}`) {
+	entry := u.Email + " session.create " + u.ID + ` {"by":"issuer","secondFactor":"app"}`
+	if lines := strings.Join(s.audited(), "\n"); !strings.Contains(lines, entry) {
 		t.Errorf("the audit log:\n%s", lines)
 	}
 	if got := p.visit(s.guest(), verified("ada", u.Email, "marketing")); !got.in() {

@@ -30,7 +30,9 @@ type exhibits struct {
 func (x *exhibits) open(touchpoint waypost.Touchpoint, d waypost.Delivery, status waypost.DeliveryStatus, outcome waypost.Outcome) {
 	x.t.Helper()
 	d.MessageID, d.EnrollmentID, outcome.At = waypost.NewID(waypost.PrefixMessage, x.clock.Now()), touchpoint.EnrollmentID, x.clock.Now()
-	_, err := x.store.OpenAttempts(x.t.Context(), []waypost.Opening{{Touchpoint: touchpoint, Scope: release, Delivery: d, Body: []byte(`{}`), Attempt: 1, At: outcome.At, By: "test"}})
+	_, err := x.store.OpenAttempts(x.t.Context(), []waypost.Opening{{
+		Touchpoint: touchpoint, Scope: release, Delivery: d, Body: []byte(`{}`), Attempt: 1, At: outcome.At, By: "test",
+	}})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -57,17 +59,19 @@ func newExhibits(t *testing.T) *exhibits {
 	x := &exhibits{fixture: newFixture(t)}
 	x.hook = x.made("/v1/webhooks", `{"name":"CRM","url":"https://example.com"}`, "id")
 	one := func(name, node, hook, more string) string {
-		return fmt.Sprintf(`{"name":%q,"start":%q,"nodes":[{"id":%[2]q,"type":"touchpoint","webhook":%[3]q,"next":"end"},{"id":"end","type":"exit"}]%s}`, name, node, hook, more)
+		return fmt.Sprintf(`{"name":%q,"start":%q,"nodes":[
+			{"id":%[2]q,"type":"touchpoint","webhook":%[3]q,"next":"end"},{"id":"end","type":"exit"}]%s}`, name, node, hook, more)
 	}
 	off := x.made("/v1/webhooks", `{"name":"Mail","url":"https://example.com","enabled":false}`, "id")
 	x.other = x.publishedJourney(one("Bye", "bye", off, ""))
 	x.journey = x.publishedJourney(one("Welcome", "hello", x.hook, `,"tags":["spring"]`))
-	x.leads[0] = x.lead(`{"name":"Ada","leadsGroup":3,"region":310000,"mobilePhone":["13800000000"],"email":"ada@example.com","externalId":"x-1",
-		"gender":1,"birthday":"1990-12-31","customFields":{"tier":"gold"}}`)
+	x.leads[0] = x.lead(`{"name":"Ada","leadsGroup":3,"region":310000,"mobilePhone":["13800000000"],"email":"ada@example.com",
+		"externalId":"x-1","gender":1,"birthday":"1990-12-31","customFields":{"tier":"gold"}}`)
 	x.importID = x.imported("create", "text/csv", "name,test\nIda,true\n").ID
 	x.enrollment = x.made("/v1/journeys/"+x.journey+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, x.leads[0]), "enrollmentId")
 	d := waypost.Delivery{JourneyID: x.journey, JourneyVersion: 1, NodeID: "hello", WebhookID: x.hook, LeadsID: x.leads[0]}
-	x.open(waypost.Touchpoint{EnrollmentID: x.enrollment, Visit: 1}, d, waypost.DeliveryFailed, waypost.Outcome{ErrorClass: waypost.ClassHTTPStatus, HTTPStatus: 503})
+	down, late := waypost.Outcome{ErrorClass: waypost.ClassHTTPStatus, HTTPStatus: 503}, waypost.Outcome{ErrorClass: waypost.ClassTimeout}
+	x.open(waypost.Touchpoint{EnrollmentID: x.enrollment, Visit: 1}, d, waypost.DeliveryFailed, down)
 	x.record(x.enrollment, waypost.EnrollmentRunning, "hello", waypost.TimelineEntry{Seq: 1, NodeID: "hello", What: waypost.WhatEntered})
 	x.made("/v1/events", fmt.Sprintf(`{"eventId":"1","name":"viewed","leadsId":%d}`, x.leads[0]), "eventId")
 	x.made("/v1/suppressions", `{"channel":"email","email":"ada@example.com"}`, "id")
@@ -85,10 +89,11 @@ func newExhibits(t *testing.T) *exhibits {
 	x.leads[1] = x.lead(`{"name":"Bob"}`)
 	second := x.made("/v1/journeys/"+x.journey+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, x.leads[1]), "enrollmentId")
 	x.record(second, waypost.EnrollmentWaiting, "again", waypost.TimelineEntry{Seq: 1, NodeID: "again", What: waypost.WhatEntered})
-	late := waypost.Delivery{JourneyID: x.other, JourneyVersion: 1, NodeID: "bye", WebhookID: off, LeadsID: x.leads[1], LaunchID: x.launch}
-	x.open(waypost.Touchpoint{EnrollmentID: second, Visit: 1}, late, waypost.DeliveryRetrying, waypost.Outcome{ErrorClass: waypost.ClassTimeout})
-	told := waypost.Delivery{SubscriptionID: x.subscription, WebhookID: x.hook}
-	x.open(waypost.Touchpoint{EnrollmentID: x.subscription, Visit: 1}, told, waypost.DeliverySucceeded, waypost.Outcome{Succeed: true, HTTPStatus: 204})
+	d = waypost.Delivery{JourneyID: x.other, JourneyVersion: 1, NodeID: "bye", WebhookID: off, LeadsID: x.leads[1], LaunchID: x.launch}
+	x.open(waypost.Touchpoint{EnrollmentID: second, Visit: 1}, d, waypost.DeliveryRetrying, late)
+	d = waypost.Delivery{SubscriptionID: x.subscription, WebhookID: x.hook}
+	taken := waypost.Outcome{Succeed: true, HTTPStatus: 204}
+	x.open(waypost.Touchpoint{EnrollmentID: x.subscription, Visit: 1}, d, waypost.DeliverySucceeded, taken)
 	x.made("/v1/events", fmt.Sprintf(`{"eventId":"2","name":"bought","leadsId":%d}`, x.leads[1]), "eventId")
 	x.made("/v1/suppressions", `{"channel":"sms","externalId":"y-1"}`, "id")
 	x.newSubscription(x.hook, `"launch.ended"`)
@@ -121,12 +126,15 @@ func (x *exhibits) lead(fields string) int64 {
 func (x *exhibits) values() map[string]map[string]string {
 	return map[string]map[string]string{
 		"": {
-			"leadsIds": fmt.Sprint(x.leads[0]), "leadsGroup": "3", "region": "310000", "name": "aD", "mobilePhone": "138 0000 0000", "email": "Ada@example.com",
+			"leadsIds": fmt.Sprint(x.leads[0]), "leadsGroup": "3", "region": "310000", "name": "aD", "mobilePhone": "138 0000 0000",
+			"email":      "Ada@example.com",
 			"externalId": "x-1", "gender": "1", "test": "true", "birthday": "--12-31", "importId": x.importID, "customFields.NAME": "gold",
 			"createdFrom": x.moment, "createdTo": x.moment, "updatedFrom": x.moment, "updatedTo": x.moment, "from": x.moment, "to": x.moment,
-			"journeyId": x.journey, "version": "1", "nodeId": "hello", "leadsId": fmt.Sprint(x.leads[0]), "launchId": x.launch, "enrollmentId": x.enrollment,
-			"webhookId": x.hook, "subscriptionId": x.subscription, "recurringId": x.recurring, "errorClass": "httpStatus", "httpStatus": "503",
-			"status": "failed", "format": "csv", "bom": "true", "groupBy": "nodeId", "every": "day", "enabled": "true", "channel": "sms", "tag": "spring",
+			"journeyId": x.journey, "version": "1", "nodeId": "hello", "leadsId": fmt.Sprint(x.leads[0]), "launchId": x.launch,
+			"enrollmentId": x.enrollment,
+			"webhookId":    x.hook, "subscriptionId": x.subscription, "recurringId": x.recurring, "errorClass": "httpStatus", "httpStatus": "503",
+			"status": "failed", "format": "csv", "bom": "true", "groupBy": "nodeId", "every": "day", "enabled": "true", "channel": "sms",
+			"tag":   "spring",
 			"limit": "1", "target": x.hook, "actor": "ada", "sort": "-createdAt",
 		},
 		"listEvents":      {"name": "viewed", "sort": "occurredAt"},

@@ -35,52 +35,68 @@ func (x *exhibits) storedMembers() map[string]resource {
 	// Each operation has numbers of its own: no two leads have one.
 	lead := func(own int) resource {
 		r := resource{"/v1/leads", "/v1/leads/", "leadsId", `"name":"Eve"`, map[string]string{
-			"name": `"name":"Eva"`, "leadsGroup": `"leadsGroup":7`, "region": `"region":7`, "mobilePhone": fmt.Sprintf(`"mobilePhone":["1390000000%d"]`, own), "gender": `"gender":2`,
+			"name": `"name":"Eva"`, "leadsGroup": `"leadsGroup":7`, "region": `"region":7`,
+			"mobilePhone": fmt.Sprintf(`"mobilePhone":["1390000000%d"]`, own), "gender": `"gender":2`,
 			"birthday": `"birthday":"1991-01-01"`, "email": `"email":"eve@example.com"`, "companyEmail": `"companyEmail":"eve@example.com"`,
-			"companyWebsite": `"companyWebsite":"https://example.com"`, "customFields": `"customFields":{"a":1}`, "consents": `"consents":{"sms":true}`, "test": `"test":true`,
+			"companyWebsite": `"companyWebsite":"https://example.com"`, "customFields": `"customFields":{"a":1}`,
+			"consents": `"consents":{"sms":true}`, "test": `"test":true`,
 		}}
 		for _, name := range []string{"address", "remark", "wechat", "qq", "telephone", "company", "companyPhone", "externalId", "openId"} {
 			r.values[name] = fmt.Sprintf(`%q:"1234%d"`, name, own)
 		}
 		return r
 	}
-	hook := resource{"/v1/webhooks", "/v1/webhooks/", "id", `"name":"A","url":"https://example.com/a","channel":"sms","signingSecret":"` + secret + `"`, map[string]string{
+	madeHook := `"name":"A","url":"https://example.com/a","channel":"sms","signingSecret":"` + secret + `"`
+	hook := resource{"/v1/webhooks", "/v1/webhooks/", "id", madeHook, map[string]string{
 		"name": `"name":"B"`, "url": `"url":"https://example.com/b"`, "basicAuth": `"basicAuth":{"username":"u","password":"p"}`,
-		"tls": `"tls":{"caCertificate":` + strconv.Quote(certificate) + `}`, "params": `"params":{"a":"b"}`, "timeoutMs": `"timeoutMs":1000`, "retry": `"retry":{"maxAttempts":1}`,
-		"rateLimit": `"rateLimit":{"perSecond":2}`, "maxConcurrency": `"maxConcurrency":3`, "channel": `"channel":"mail"`, "requiresConsent": `"requiresConsent":true`,
-		"enabled": `"enabled":false`, "signingSecret": `"signingSecret":null`,
+		"tls": `"tls":{"caCertificate":` + strconv.Quote(certificate) + `}`, "params": `"params":{"a":"b"}`,
+		"timeoutMs": `"timeoutMs":1000`, "retry": `"retry":{"maxAttempts":1}`,
+		"rateLimit": `"rateLimit":{"perSecond":2}`, "maxConcurrency": `"maxConcurrency":3`, "channel": `"channel":"mail"`,
+		"requiresConsent": `"requiresConsent":true`,
+		"enabled":         `"enabled":false`, "signingSecret": `"signingSecret":null`,
 		"signingOverlap": `"signingSecret":"whsec_` + strings.Repeat("B", 32) + `","signingOverlap":"P2D"`,
 	}}
-	subscription := resource{"/v1/subscriptions", "/v1/subscriptions/", "id", `"name":"A","on":["enrollment.ended"],"webhookId":"` + x.hook + `"`, map[string]string{
-		"name": `"name":"B"`, "on": `"on":["launch.ended"]`, "webhookId": `"webhookId":"` + x.newWebhook("https://example.com") + `"`, "journeyId": `"journeyId":"` + x.journey + `"`,
+	madeSubscription := `"name":"A","on":["enrollment.ended"],"webhookId":"` + x.hook + `"`
+	subscription := resource{"/v1/subscriptions", "/v1/subscriptions/", "id", madeSubscription, map[string]string{
+		"name": `"name":"B"`, "on": `"on":["launch.ended"]`, "webhookId": `"webhookId":"` + x.newWebhook("https://example.com") + `"`,
+		"journeyId": `"journeyId":"` + x.journey + `"`,
 	}}
 	segment := resource{"/v1/segments", "/v1/segments/", "id", `"name":"A","when":"lead.gender == 1"`, map[string]string{
 		"name": `"name":"B"`, "when": `"when":"lead.gender == 2"`,
 	}}
 	suppression := resource{"/v1/suppressions", "/v1/suppressions/", "id", `"channel":"sms","externalId":"z-0"`, map[string]string{
-		"channel": `"channel":"push"`, "mobilePhone": `"externalId":null,"mobilePhone":"13900000000"`, "email": `"externalId":null,"email":"z@example.com"`, "externalId": `"externalId":"z-1"`,
+		"channel": `"channel":"push"`, "mobilePhone": `"externalId":null,"mobilePhone":"13900000000"`,
+		"email": `"externalId":null,"email":"z@example.com"`, "externalId": `"externalId":"z-1"`,
 	}}
-	launch := resource{"/v1/journeys/" + x.withWinner() + "/launches", "/v1/launches/", "launchId", `"audience":{"leadsIds":[1]},"startAt":"2030-01-01T00:00:00Z"`, map[string]string{
-		"audience": `"audience":{"leadsIds":[1,2]}`, "startAt": `"startAt":"2031-01-01T00:00:00Z"`, "ratePerSecond": `"ratePerSecond":2`, "schedule": `"schedule":{"cron":"@daily"}`,
+	madeLaunch := `"audience":{"leadsIds":[1]},"startAt":"2030-01-01T00:00:00Z"`
+	launch := resource{"/v1/journeys/" + x.withWinner() + "/launches", "/v1/launches/", "launchId", madeLaunch, map[string]string{
+		"audience": `"audience":{"leadsIds":[1,2]}`, "startAt": `"startAt":"2031-01-01T00:00:00Z"`,
+		"ratePerSecond": `"ratePerSecond":2`, "schedule": `"schedule":{"cron":"@daily"}`,
 		"controlGroup": `"controlGroup":0.5`, "test": `"test":{"leads":1}`,
 	}}
-	enrollment := resource{"/v1/journeys/" + x.publishedJourney(welcome(x.hook)) + "/enrollments", "/v1/enrollments/", "enrollmentId", fmt.Sprintf(`"leadsId":%d`, x.leads[0]), map[string]string{
+	enrolls := "/v1/journeys/" + x.publishedJourney(welcome(x.hook)) + "/enrollments"
+	enrollment := resource{enrolls, "/v1/enrollments/", "enrollmentId", fmt.Sprintf(`"leadsId":%d`, x.leads[0]), map[string]string{
 		"leadsId": fmt.Sprintf(`"leadsId":%d`, x.leads[1]), "entryKey": `"entryKey":"k"`, "params": `"entryKey":"p","params":{"a":1}`,
 	}}
 	article := resource{"", "/v1/articles/", "id", `"tenant_id":"site","name":"A","identifier":"i"`, map[string]string{
-		"id": "", "tenant_id": `"tenant_id":"other"`, "name": `"name":"B"`, "identifier": `"identifier":"j"`, "content": `"content":"c"`, "access_level": `"access_level":1`,
-		"published": `"published":false`, "frontend_url": `"frontend_url":"https://example.com"`, "channels": `"channels":[{"id":"c","name":"C"}]`,
+		"id": "", "tenant_id": `"tenant_id":"other"`, "name": `"name":"B"`, "identifier": `"identifier":"j"`,
+		"content": `"content":"c"`, "access_level": `"access_level":1`,
+		"published": `"published":false`, "frontend_url": `"frontend_url":"https://example.com"`,
+		"channels":     `"channels":[{"id":"c","name":"C"}]`,
 		"published_at": `"published_at":"2026-01-01T00:00:00Z"`,
 	}}
 	return map[string]resource{
-		"createLead": lead(1), "patchLead": lead(2), "replaceLead": lead(3), "createWebhook": hook, "patchWebhook": hook, "createSubscription": subscription, "patchSubscription": subscription,
-		"createSegment": segment, "replaceSegment": segment, "createSuppression": suppression, "launch": launch, "patchLaunch": launch, "enroll": enrollment, "putArticle": article,
+		"createLead": lead(1), "patchLead": lead(2), "replaceLead": lead(3), "createWebhook": hook, "patchWebhook": hook,
+		"createSubscription": subscription, "patchSubscription": subscription,
+		"createSegment": segment, "replaceSegment": segment, "createSuppression": suppression, "launch": launch,
+		"patchLaunch": launch, "enroll": enrollment, "putArticle": article,
 	}
 }
 
 // changesNothing are the operations with a body that change no resource by its members: they do or answer something.
 var changesNothing = []string{
-	"countLeads", "importLeads", "importEvents", "importArticles", "copyJourney", "migrateJourney", "reverseWinner", "dryRun", "testJourney", "forecast",
+	"countLeads", "importLeads", "importEvents", "importArticles", "copyJourney", "migrateJourney", "reverseWinner", "dryRun",
+	"testJourney", "forecast",
 	"resumeEnrollment", "resumeLaunch", "resumeJourney", "acceptEvent", "createRedelivery", "issueToken",
 	"createJourney", "replaceJourney", // package journey tries their members
 }

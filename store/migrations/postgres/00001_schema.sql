@@ -182,7 +182,7 @@ CREATE TABLE event_days (
   leads_id BIGINT NOT NULL REFERENCES leads (leads_id) ON DELETE CASCADE,
   name TEXT COLLATE "C" NOT NULL,
   day BIGINT NOT NULL, -- of occurred_at in UTC, since 1970
-  n BIGINT NOT NULL,
+  n INTEGER NOT NULL, -- its sums are BIGINT, those of a BIGINT are NUMERIC, which takes half as long again
   first_at BIGINT NOT NULL, -- occurred_at of the first and the last event of the day
   last_at BIGINT NOT NULL,
   PRIMARY KEY (leads_id, name, day)
