@@ -379,3 +379,119 @@ func TestFirstAccountAsksSecondFactor(t *testing.T) {
 		t.Errorf("bound, and asked again: to %q", got.To())
 	}
 }
+
+// A link that was replaced while its sign-in waits for the first second factor stores none, and uses up no
+// recovery code.
+func TestReplacedLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, asksAll)
+	u, link := s.user(waypost.RoleAdmin)
+	thief := s.guest()
+	if got := thief.post("/sign-in/link", url.Values{"token": {link}}); got.To() != secondStepPath {
+		t.Fatal(got.Status, got.To())
+	}
+	found := shownSecret.FindStringSubmatch(thief.get(factorPath + "/app").Body)
+	if found == nil {
+		t.Fatal("no secret is shown")
+	}
+	code := codeOf(t, strings.ReplaceAll(found[1], " ", ""), 0)
+	anew := func() string {
+		link, err := s.store.LinkUser(t.Context(), ops, u.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link
+	}
+	link = anew()
+	if got := thief.post(factorPath+"/app", url.Values{"code": {code}}); got.To() != "/sign-in" {
+		t.Errorf("an app by a link that is over: HTTP %d, to %q", got.Status, got.To())
+	}
+	if says := thief.get("/sign-in").Body; !strings.Contains(says, "This link cannot be used any more") {
+		t.Errorf("the sign-in says %s", says)
+	}
+	v := s.guest()
+	v.post("/sign-in/link", url.Values{"token": {link}, "password": {secret}})
+	if got := v.get(secondStepPath); got.To() != factorPath {
+		t.Fatalf("the person is asked for another one's factor: HTTP %d, to %q", got.Status, got.To())
+	}
+	a := v.setUp(t)
+
+	link = anew()
+	late := s.guest()
+	late.post("/sign-in/link", url.Values{"token": {link}})
+	anew()
+	if got := late.secondStep(a.codes[0]); got.To() != "/sign-in" || goesOn(late) {
+		t.Errorf("a code with a link that is over: HTTP %d, to %q", got.Status, got.To())
+	}
+	if u, err := s.store.User(t.Context(), u.ID); err != nil || len(u.SecondFactor.RecoveryCodes) != recoveryCodes {
+		t.Errorf("%d recovery codes are left, %v", len(u.SecondFactor.RecoveryCodes), err)
+	}
+}
+
+// A session that passed while the factor was away for a moment is asked for the next one.
+func TestPassedWithoutFactor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, a := s.withApp(waypost.RoleAdmin)
+	own := s.guest()
+	own.signIn(u.Email, secret)
+	own.secondStep(codeOf(t, a.secret, 0))
+	thief := s.guest() // has the password alone
+	if thief.signIn(u.Email, secret); goesOn(thief) {
+		t.Fatal("there is no second step")
+	}
+	own.post("/second-factor/prove", url.Values{"password": {secret}})
+	own.post("/second-factor/app/remove", nil) // for a new phone
+	thief.get(secondStepPath)
+	own.setUp(t)
+	if goesOn(thief) {
+		t.Error("a session that has never shown a second factor goes on after one was set up")
+	}
+}
+
+// The issuer's logout ends also a sign-in that waits for the second factor.
+func TestLogoutOfPendingSignIn(t *testing.T) {
+	t.Parallel()
+	for _, token := range []map[string]any{{"sub": "ada", "sid": "s1"}, {"sub": "ada"}, {"sid": "s1"}} {
+		p, s := oidcSite(t)
+		u, a := s.withApp(waypost.RoleAdmin)
+		v := s.guest()
+		claims := verified("ada", u.Email, "ops")
+		claims["sid"] = "s1"
+		if got := p.visit(v, claims); got.To() != secondStepPath {
+			t.Fatal(got.To())
+		}
+		for _, other := range []map[string]any{{"sub": "eve"}, {"sub": "ada", "sid": "s2"}} {
+			s.logout(p.logoutToken(t, other))
+		}
+		if got := v.get(secondStepPath); got.Status != http.StatusOK {
+			t.Errorf("another logout: HTTP %d", got.Status)
+		}
+		if got := s.logout(p.logoutToken(t, token)); got.Status != http.StatusOK {
+			t.Fatal(got.Status)
+		}
+		if v.secondStep(codeOf(t, a.secret, 0)); goesOn(v) {
+			t.Errorf("signed in by what the issuer has ended: %v", token)
+		}
+	}
+}
+
+// The end of all sessions ends also the sign-in by a link with a password that is at its second step.
+func TestSessionsEndedAtSecondStep(t *testing.T) {
+	t.Parallel()
+	var users *resetting
+	s := newSite(t, func(o *Options) { users = &resetting{anyUsers: o.Users}; o.Users = users })
+	u, a := s.withApp(waypost.RoleAdmin)
+	link, err := s.store.LinkUser(t.Context(), ops, u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := s.guest()
+	v.post("/sign-in/link", url.Values{"token": {link}, "password": {"another password"}})
+	users.reset = func(id string) { _ = s.store.EndSessions(t.Context(), ops, id) }
+	v.secondStep(codeOf(t, a.secret, 0))
+	users.reset = nil
+	if goesOn(v) {
+		t.Error("signed in after all sessions were ended")
+	}
+}

@@ -251,7 +251,9 @@ func (v *visit) addFactor(u waypost.User, add func(*waypost.SecondFactor)) error
 			return err
 		}
 	}
-	v.sessions.Put(ctx, "factor", true)
+	if !pending {
+		v.sessions.Put(ctx, "factor", true)
+	}
 	if codes != nil {
 		return v.showRecoveryCodes(codes, back)
 	}

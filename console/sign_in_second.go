@@ -95,8 +95,9 @@ func (v *visit) signInUser(u waypost.User, first firstStep, second string) (over
 	if err != nil {
 		return false, err
 	}
-	if first.PasswordHash == "" { // sessions that were ended since the first step are ended: this one too
-		u.Sessions = sessions
+	u.Sessions = sessions // sessions that were ended since the first step are ended: this one too
+	if first.PasswordHash != "" {
+		u.Sessions++ // by the password
 	}
 	v.user = u
 	return false, v.begin(u, first.By, first.SID)
@@ -120,7 +121,10 @@ func (v *visit) suspend(u waypost.User, first firstStep, back string) error {
 	v.sessions.Put(ctx, "sessions", u.Sessions)
 	v.sessions.Put(ctx, "first", v.Keys.Seal(text, firstStepPurpose(u.ID)))
 	v.sessions.Put(ctx, "back", back)
-	return nil
+	if first.Said == nil {
+		return nil
+	}
+	return v.notePending(first)
 }
 
 // lacksFactor tells whether the session began without the second factor that its person has, or must
@@ -147,7 +151,28 @@ func (v *visit) pending() (u waypost.User, err error) {
 	if waypost.CodeOf(err) == waypost.CodeNotFound || err == nil && (u.Disabled || u.Sessions != v.sessions.GetInt(ctx, "sessions")) {
 		return waypost.User{}, v.sessions.Destroy(ctx)
 	}
+	if err != nil {
+		return u, err
+	}
+	first, err := v.firstStepOf(u)
+	if err != nil || first.Link == "" {
+		return u, err
+	}
+	of, err := v.Users.UserByLink(ctx, first.Link)
+	if waypost.CodeOf(err) == waypost.CodeNotFound || err == nil && of.ID != u.ID { // before a code is used or a factor stored
+		v.flash("bad", v.t("signIn.over"))
+		return waypost.User{}, v.endPending()
+	}
 	return u, err
+}
+
+// firstStepOf is the first step of a pending sign-in.
+func (v *visit) firstStepOf(u waypost.User) (first firstStep, err error) {
+	text, err := v.Keys.Open(v.sessions.GetBytes(v.r.Context(), "first"), firstStepPurpose(u.ID))
+	if err == nil {
+		err = json.Unmarshal(text, &first)
+	}
+	return first, err
 }
 
 // complete ends a pending sign-in: the person has shown a second factor, or has one now. It returns
@@ -156,12 +181,8 @@ func (v *visit) complete(u waypost.User, second string) (back string, err error)
 	ctx := v.r.Context()
 	u.Sessions = v.sessions.GetInt(ctx, "sessions") // those of when the first factor was shown: a reset since then ends this one
 	back = localPath(v.sessions.GetString(ctx, "back"))
-	text, err := v.Keys.Open(v.sessions.GetBytes(ctx, "first"), firstStepPurpose(u.ID))
+	first, err := v.firstStepOf(u)
 	if err != nil {
-		return "", err
-	}
-	var first firstStep
-	if err := json.Unmarshal(text, &first); err != nil {
 		return "", err
 	}
 	over, err := v.signInUser(u, first, second)
@@ -171,7 +192,7 @@ func (v *visit) complete(u waypost.User, second string) (back string, err error)
 	if over {
 		return "/sign-in", v.endPending()
 	}
-	v.sessions.Put(ctx, "factor", true)
+	v.sessions.Put(ctx, "factor", second != "")
 	return back, nil
 }
 

@@ -3,6 +3,8 @@ package console
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,8 +110,51 @@ func (i *issuer) logout(ctx context.Context, raw string) (*oidc.LogoutToken, err
 	return token, nil
 }
 
+// pendingOwner is what a pending sign-in is noted by whose account is bound to nobody yet: the issuer's
+// session, or its account if sid is "". Redis holds a hash of it, as of all that tells of people.
+func pendingOwner(issuer, subject, sid string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", issuer, subject, sid))
+	return "pending " + hex.EncodeToString(sum[:])
+}
+
+// notePending notes a sign-in of an issuer that waits for the second factor, so that a logout ends it.
+func (v *visit) notePending(first firstStep) error {
+	ctx := v.r.Context()
+	owners := []string{pendingOwner(first.Said.Issuer, first.Said.Subject, "")}
+	if first.SID != "" {
+		owners = append(owners, pendingOwner(first.Said.Issuer, "", first.SID))
+	}
+	for _, owner := range owners {
+		if _, err := v.Sessions.Note(ctx, owner, v.sessions.Token(ctx), []byte("pending"), pendingTime); err != nil {
+			return away{err}
+		}
+	}
+	return nil
+}
+
+// endPendingByIssuer ends the pending sign-ins that a logout token names.
+func (v *visit) endPendingByIssuer(ctx context.Context, token *oidc.LogoutToken) error {
+	owner := pendingOwner(v.issuer.Issuer, token.Subject, "")
+	if token.SessionID != "" {
+		owner = pendingOwner(v.issuer.Issuer, "", token.SessionID)
+	}
+	notes, err := v.Sessions.Of(ctx, owner)
+	if err != nil {
+		return away{err}
+	}
+	for id := range notes {
+		if _, err := v.Sessions.End(ctx, owner, id); err != nil {
+			return away{err}
+		}
+	}
+	return nil
+}
+
 // endByIssuer ends the sessions that a logout token names; none is no error.
 func (v *visit) endByIssuer(ctx context.Context, token *oidc.LogoutToken) error {
+	if err := v.endPendingByIssuer(ctx, token); err != nil {
+		return err
+	}
 	users, err := v.usersOfLogout(ctx, token)
 	if err != nil {
 		return err

@@ -45,7 +45,11 @@ func (two *twoGateways) process(t *testing.T) *fixture {
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	f := two.first.in(t)
-	f.options.Nonces = limits.NewNonces(client, f.store, f.options.Log)
+	nonces := limits.NewNonces(client, f.store, f.options.Log)
+	if _, err := nonces.Begin(t.Context()); err != nil { // as a gateway does at its start
+		t.Fatal(err)
+	}
+	f.options.Nonces = nonces
 	f.addr = f.serve()
 	return f
 }

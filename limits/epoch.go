@@ -88,8 +88,11 @@ type epochs struct {
 	last    atomic.Pointer[readEpoch]
 
 	horizonMu sync.Mutex
-	raised    map[string]time.Time // the horizons of signers are there at least
+	raised    map[string]raised // the horizons of signers are there at least
 }
+
+// raised is a horizon, and when this process wrote it.
+type raised struct{ to, at time.Time }
 
 // readEpoch is an epoch as it was read last: it is the same for most requests.
 type readEpoch struct {
@@ -122,7 +125,7 @@ func (e *epochs) check(ctx context.Context, l look) (epoch, error) {
 		why = "it is empty"
 	case known.Run != present.Run:
 		why = "it was restarted, or is another server"
-	case present.Evicted > known.Evicted:
+	case present.Evicted != known.Evicted: // fewer where the statistics were reset
 		why = "it has evicted keys"
 	default:
 		return known, nil
@@ -130,7 +133,7 @@ func (e *epochs) check(ctx context.Context, l look) (epoch, error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*CallTime)
 	defer cancel()
 	present.ID, present.Until = rand.Text(), known.Until
-	return e.begin(ctx, text, present, l.clock.Val(), why)
+	return e.begin(ctx, text, present, why)
 }
 
 // beginScript stores another epoch, unless somebody else has done so meanwhile, and returns the present one.
@@ -142,7 +145,24 @@ return ARGV[2]`)
 
 // begin begins another epoch in the place of last. Everything that was accepted before had been signed
 // up to Redis' present second, or up to the horizons. The horizon says first that requests are accepted.
-func (e *epochs) begin(ctx context.Context, last string, next epoch, now time.Time, why string) (epoch, error) {
+// Until the epoch is there, a mark that is like no other stands for it: if Redis forgets once more after
+// the horizons were read, the epoch is not stored.
+func (e *epochs) begin(ctx context.Context, last string, next epoch, why string) (epoch, error) {
+	mark := fmt.Sprintf(`{"begins":%q}`, next.ID)
+	text, err := beginScript.Run(ctx, e.client, []string{epochKey}, last, mark).Text()
+	if err != nil {
+		return epoch{}, err
+	}
+	if begun := e.parse(text); begun.ID != "" {
+		return begun, nil
+	}
+	if text == "" {
+		return epoch{}, errForgotAgain
+	}
+	now, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return epoch{}, err
+	}
 	horizons, err := e.horizon.NonceHorizons(ctx)
 	if err != nil {
 		return epoch{}, err
@@ -158,9 +178,11 @@ func (e *epochs) begin(ctx context.Context, last string, next epoch, now time.Ti
 	if err != nil {
 		return epoch{}, err
 	}
-	text, err := beginScript.Run(ctx, e.client, []string{epochKey}, last, string(written)).Text()
-	if err != nil {
+	if text, err = beginScript.Run(ctx, e.client, []string{epochKey}, text, string(written)).Text(); err != nil {
 		return epoch{}, err
+	}
+	if text == "" {
+		return epoch{}, errForgotAgain
 	}
 	stored := e.parse(text)
 	if stored.ID == "" {
@@ -172,6 +194,9 @@ func (e *epochs) begin(ctx context.Context, last string, next epoch, now time.Ti
 	}
 	return stored, nil
 }
+
+// errForgotAgain says that Redis has forgotten while an epoch began: the next request begins another one.
+var errForgotAgain = errors.New("redis has forgotten once more")
 
 // secondOf is the first second that is not before a time.
 func secondOf(t time.Time) int64 { return int64(math.Ceil(float64(t.UnixMilli()) / 1000)) }
@@ -193,15 +218,16 @@ func (e *epoch) nameAhead(horizons map[string]time.Time) {
 	}
 }
 
-// raise moves the horizon of a signer to a time, or leaves it behind that, and tells whether it wrote it.
-func (e *epochs) raise(ctx context.Context, signer string, to time.Time) (wrote bool, err error) {
+// raise moves the horizon of a signer to a time, or leaves it behind that, and tells whether that was
+// written since a time, by this call or another one.
+func (e *epochs) raise(ctx context.Context, signer string, to, since time.Time) (wrote bool, err error) {
 	e.horizonMu.Lock()
 	defer e.horizonMu.Unlock()
-	if to.Add(-raiseAhead).After(e.raised[signer]) {
+	if to.Add(-raiseAhead).After(e.raised[signer].to) {
 		if err := e.horizon.RaiseNonceHorizon(ctx, signer, to); err != nil {
 			return false, err
 		}
-		e.raised[signer], wrote = to, true
+		e.raised[signer] = raised{to, time.Now()}
 	}
-	return wrote, nil
+	return !e.raised[signer].at.Before(since), nil
 }

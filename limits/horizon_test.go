@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,9 @@ func TestHorizonsOfSigners(t *testing.T) {
 			}
 			return unused, since
 		}
+		if _, err := a.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		now := time.Now()
 		if unused, _ := use(a, "app_fast", "1", now.Add(200*time.Second)); !unused {
 			t.Fatal("refused before")
@@ -123,5 +127,163 @@ func TestManySignersAhead(t *testing.T) {
 		if e.of(signer) < horizon.Unix() {
 			t.Errorf("%s is refused up to %d only", signer, e.of(signer))
 		}
+	}
+}
+
+// between runs something once between the first SET of a pipeline and the others, as Redis itself may do:
+// a pipeline is no transaction.
+type between struct{ do func() }
+
+func (b *between) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		do := b.do
+		if do == nil {
+			return next(ctx, cmds)
+		}
+		b.do = nil
+		i := slices.IndexFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "set" }) + 1
+		if err := next(ctx, cmds[:i]); err != nil {
+			return err
+		}
+		do()
+		return next(ctx, cmds[i:])
+	}
+}
+
+// replayed is two processes that share a Redis, of which the first has used a nonce.
+func replayed(t *testing.T, h Horizon, at time.Time) (server *miniredis.Miniredis, hook *between, a, b *Nonces) {
+	t.Helper()
+	server, hook = miniredis.RunT(t), &between{}
+	server.SetTime(at)
+	client := connect(t, server.Addr())
+	client.AddHook(hook)
+	a, b = NewNonces(client, h, quiet), NewNonces(connect(t, server.Addr()), h, quiet)
+	if _, _, err := a.Use(t.Context(), "app_1", "first", at); err != nil {
+		t.Fatal(err)
+	}
+	return server, hook, a, b
+}
+
+// Redis forgets a nonce that was signed ahead in the round trip that marks it.
+func TestForgetsInARoundTrip(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	server, hook, a, b := replayed(t, &memory{}, at)
+	signed := at.Add(200 * time.Second)
+	hook.do = server.FlushAll
+	first, _, err := a.Use(t.Context(), "app_1", "captured", signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := b.Use(t.Context(), "app_1", "captured", signed)
+	if err != nil || first && second {
+		t.Errorf("one nonce counted: %t, then %t (%v)", first, second, err)
+	}
+}
+
+// Redis forgets while a request that was signed ahead waits for the horizon that another one raises.
+func TestForgetsWhileAnotherRaises(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	h := &slowHorizon{begun: make(chan struct{}), goOn: make(chan struct{})}
+	server, _, a, b := replayed(t, h, at)
+	signed := at.Add(200 * time.Second)
+	h.slow = true
+	use := func(nonce string) chan bool {
+		got := make(chan bool, 1)
+		go func() {
+			unused, _, err := a.Use(t.Context(), "app_1", nonce, signed)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- unused
+		}()
+		return got
+	}
+	other := use("other")
+	<-h.begun
+	captured := use("captured")
+	for !a.mirror.has(fingerprintOf(nonceKey("app_1", "captured")), time.Now()) { // its answer is read
+		time.Sleep(time.Millisecond)
+	}
+	server.FlushAll()
+	if _, err := b.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(h.goOn)
+	<-other
+	first := <-captured
+	second, _, err := b.Use(t.Context(), "app_1", "captured", signed)
+	if err != nil || first && second {
+		t.Errorf("one nonce counted: %t, then %t (%v)", first, second, err)
+	}
+}
+
+// slowRead lets a read of the horizons wait after it has read.
+type slowRead struct {
+	memory
+	begun, goOn chan struct{}
+	slow        bool
+}
+
+func (h *slowRead) NonceHorizons(ctx context.Context) (map[string]time.Time, error) {
+	got, err := h.memory.NonceHorizons(ctx)
+	if h.slow {
+		h.slow = false
+		close(h.begun)
+		<-h.goOn
+	}
+	return got, err
+}
+
+// Redis forgets twice while one gateway begins an epoch, and another one accepts between.
+func TestForgetsTwiceWhileBeginning(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	h := &slowRead{begun: make(chan struct{}), goOn: make(chan struct{})}
+	server, _, a, b := replayed(t, h, at)
+	server.FlushAll()
+	h.slow = true
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Begin(t.Context())
+		done <- err
+	}()
+	<-h.begun
+	if _, err := a.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	signed := at.Add(200 * time.Second)
+	first, _, err := a.Use(t.Context(), "app_1", "captured", signed)
+	if err != nil || !first {
+		t.Fatal(first, err)
+	}
+	server.FlushAll()
+	close(h.goOn)
+	<-done // it may fail: the next request begins another epoch
+	if second, since, err := b.Use(t.Context(), "app_1", "captured", signed); err != nil || second {
+		t.Errorf("one nonce counted twice (since %v, %v)", since, err)
+	}
+}
+
+// Fewer evictions than were known are evictions since the statistics were reset.
+func TestEvictionsAfterReset(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	e := epochs{client: connect(t, server.Addr()), horizon: &memory{}, log: quiet}
+	known := `{"id":"A","until":1,"run":"r","evicted":1000}`
+	if err := server.Set(epochKey, known); err != nil {
+		t.Fatal(err)
+	}
+	said := func(text string) *redis.StringCmd {
+		cmd := redis.NewStringCmd(t.Context())
+		cmd.SetVal(text)
+		return cmd
+	}
+	l := look{redis.NewTimeCmd(t.Context()), said(known), said("run_id:r\r\n"), said("evicted_keys:900\r\n")}
+	if got, err := e.check(t.Context(), l); err != nil || got.ID == "A" {
+		t.Errorf("the epoch goes on (%v)", err)
 	}
 }

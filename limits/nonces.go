@@ -47,7 +47,7 @@ func NewNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger) 
 func newNonces(client redis.UniversalClient, horizon Horizon, log *slog.Logger, now func() time.Time, limit int) *Nonces {
 	return &Nonces{
 		client: client, gate: gate{now: now}, now: now, mirror: newRecent(limit), local: newRecent(limit),
-		epochs: epochs{client: client, horizon: horizon, log: log, raised: map[string]time.Time{}},
+		epochs: epochs{client: client, horizon: horizon, log: log, raised: map[string]raised{}},
 	}
 }
 
@@ -66,6 +66,7 @@ func (n *Nonces) Use(ctx context.Context, signer, nonce string, signed time.Time
 	if !n.gate.enter() {
 		return false, since, ErrAway
 	}
+	began := time.Now()
 	a, err := n.ask(ctx, "waypost:nonce:"+key)
 	if err != nil {
 		return false, since, fmt.Errorf("use nonce: %w", err)
@@ -75,9 +76,12 @@ func (n *Nonces) Use(ctx context.Context, signer, nonce string, signed time.Time
 		return false, time.Unix(until, 0), nil
 	}
 	if a.unused && signed.Unix() > a.at.Unix()+clockSlack {
-		// Redis may have forgotten before the horizon was written: the epoch that began then does not
-		// refuse this request once more, so it is not accepted now.
-		wrote, err := n.raise(ctx, signer, signed.Add(raiseAhead))
+		// Redis may have forgotten the nonce since it was marked, before the horizon was written: the epoch
+		// that began then does not refuse this request once more, so it is not accepted now.
+		if a.before != a.epoch.ID {
+			return false, signed, nil
+		}
+		wrote, err := n.raise(ctx, signer, signed.Add(raiseAhead), began)
 		if err != nil {
 			return false, since, fmt.Errorf("use nonce: %w", err)
 		}
@@ -97,7 +101,8 @@ func (n *Nonces) Use(ctx context.Context, signer, nonce string, signed time.Time
 // nonceKey keeps the nonces of signers apart.
 func nonceKey(signer, nonce string) string { return signer + ":" + nonce }
 
-// Begin has Redis' memory be known before the first request, and returns the second up to which
+// Begin has Redis' memory be known before the first request, without which one that is signed ahead would be
+// refused once, and returns the second up to which
 // requests are refused, whoever signs them, because it has forgotten; the zero time if there is none.
 func (n *Nonces) Begin(ctx context.Context) (until time.Time, err error) {
 	a, err := n.ask(ctx, "")
@@ -111,6 +116,7 @@ func (n *Nonces) Begin(ctx context.Context) (until time.Time, err error) {
 type asked struct {
 	key    string
 	unused bool
+	before string // the id of the epoch before the key was marked
 	epoch  epoch
 	at     time.Time // Redis' time
 	err    error
@@ -160,9 +166,11 @@ func (n *Nonces) askAll() {
 func (n *Nonces) askBatch(batch []*asked) {
 	ctx := context.Background()
 	answers := make([]*redis.BoolCmd, len(batch))
+	var before *redis.StringCmd
 	var looked look
 	// The error is that of any command; that of the clock tells whether Redis has answered.
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		before = p.Get(ctx, epochKey)
 		for i, a := range batch {
 			if a.key != "" {
 				answers[i] = p.SetNX(ctx, a.key, 1, nonceLifetime)
@@ -180,7 +188,7 @@ func (n *Nonces) askBatch(batch []*asked) {
 		now, err = n.check(ctx, looked)
 	}
 	for i, a := range batch {
-		a.epoch, a.at, a.err = now, at, err
+		a.before, a.epoch, a.at, a.err = n.parse(before.Val()).ID, now, at, err
 		if answers[i] != nil && err == nil {
 			a.unused, a.err = answers[i].Result()
 		}
