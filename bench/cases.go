@@ -465,7 +465,7 @@ func (b *bench) latency(ctx context.Context) (outcome, error) {
 }
 
 // byEvent is touchpoint, begun by events of a name.
-const byEvent = `{"name":"Bench","start":"hello","entry":[{"event":"%s","when":"event.total > 50 && lead.gender != 7","entryKey":"event.cartId"}],
+const byEvent = `{"name":"Bench","start":"hello","entry":[{"event":"%s","when":"event.total > 50 && lead.region != 7","entryKey":"event.cartId"}],
 	"nodes":[{"id":"hello","type":"touchpoint","webhook":%%q,
 	"params":{"greeting":"Hello {{ lead.name }}","total":"{{ enrollment.event.properties.total }}","campaign":"spring"}}]}`
 
