@@ -1,6 +1,7 @@
 package waypost
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -83,6 +84,9 @@ func FoldEmail(email string) string {
 		return r
 	}, strings.TrimSpace(email))
 }
+
+// ErrSessionOver says that a user was disabled, or that their sessions were ended, since they were seen.
+var ErrSessionOver = errors.New("the session is over")
 
 // IssuerSignIn is what an OpenID Connect issuer says of a person who signs in.
 type IssuerSignIn struct {

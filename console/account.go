@@ -55,7 +55,7 @@ func (v *visit) changePassword() error {
 	if err != nil {
 		return err
 	}
-	u, err := v.Users.ChangePassword(ctx, v.by(), v.user.ID, hash)
+	u, err := v.Users.ChangePassword(ctx, v.by(), v.user, hash)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
+	"github.com/redis/go-redis/v9"
 
 	"waypost"
+	"waypost/limits"
 )
 
 // A device cookie of another organisation's console, for the same e-mail address, is worth nothing.
@@ -176,11 +179,13 @@ type resetting struct {
 	reset func(id string)
 }
 
-func (u *resetting) ChangeSecondFactor(ctx context.Context, by waypost.Caller, id string, change func(*waypost.SecondFactor) error) (waypost.User, error) {
+func (u *resetting) ChangeSecondFactor(
+	ctx context.Context, by waypost.Caller, seen waypost.User, change func(*waypost.SecondFactor) error,
+) (waypost.User, error) {
 	if u.reset != nil {
-		u.reset(id)
+		u.reset(seen.ID)
 	}
-	return u.anyUsers.ChangeSecondFactor(ctx, by, id, change)
+	return u.anyUsers.ChangeSecondFactor(ctx, by, seen, change)
 }
 
 // A reset ends also the sign-in that waits for its second factor at that moment.
@@ -493,5 +498,152 @@ func TestSessionsEndedAtSecondStep(t *testing.T) {
 	users.reset = nil
 	if goesOn(v) {
 		t.Error("signed in after all sessions were ended")
+	}
+}
+
+// lookingUp is a store that calls once after it has found a user.
+type lookingUp struct {
+	anyUsers
+	once atomic.Pointer[func()]
+}
+
+func (u *lookingUp) User(ctx context.Context, id string) (waypost.User, error) {
+	found, err := u.anyUsers.User(ctx, id)
+	if then := u.once.Swap(nil); then != nil {
+		(*then)()
+	}
+	return found, err
+}
+
+// Who holds back the end of a body, and is disabled, reset, deleted, given a lower role or signed out
+// before it comes, changes nothing by it.
+func TestHeldBody(t *testing.T) {
+	t.Parallel()
+	var users *lookingUp
+	s := newSite(t, func(o *Options) { users = &lookingUp{anyUsers: o.Users}; o.Users = users })
+	ends := map[string]func(v *visitor, id string) error{
+		"disabled":  func(_ *visitor, id string) error { return s.store.DisableUser(t.Context(), ops, id) },
+		"reset":     func(_ *visitor, id string) error { _, err := s.store.ResetUser(t.Context(), ops, id); return err },
+		"viewer":    func(_ *visitor, id string) error { return s.store.ChangeRole(t.Context(), ops, id, waypost.RoleViewer) },
+		"deleted":   func(_ *visitor, id string) error { return s.store.DeleteUser(t.Context(), ops, id) },
+		"ended":     func(_ *visitor, id string) error { return s.store.EndSessions(t.Context(), ops, id) },
+		"signedOut": func(v *visitor, _ string) error { v.post("/sign-out", nil); return nil },
+	}
+	const form, draft = "application/x-www-form-urlencoded", `{"name":"Late","nodes":{}}`
+	requests := []struct{ method, path, kind, body string }{
+		{"POST", "/users", form, "name=Late&email=late@example.com&role=admin"},
+		{"POST", "/webhooks/whk_1/delete", form, "stage=release"},
+		{"PUT", "/journeys/jrn_1/draft.json", "application/json", draft},
+		{"PUT", "/journeys/jrn_1/draft.yaml", "application/yaml", "name: Late\n"},
+		{"POST", "/journeys/jrn_1/keep.json", "application/json", draft},
+		{"POST", uploadPath, uploadKinds[0], "name\nLate\n"},
+	}
+	s.as(waypost.RoleAdmin) // so that none is the last one
+	for name, end := range ends {
+		for _, r := range requests {
+			v, u := s.as(waypost.RoleAdmin)
+			other := s.guest()
+			other.client.Jar = v.client.Jar
+			s.take()
+			before, err := s.store.Users(t.Context(), testOrg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := v.held(r.method, r.path, r.kind, r.body, users, func() error { return end(other, u.ID) })
+			after, err := s.store.Users(t.Context(), testOrg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := got.Status == http.StatusForbidden || got.Status == http.StatusUnauthorized || strings.HasPrefix(got.To(), "/sign-in")
+			if calls := s.take(); !refused || len(after) > len(before) || len(calls) > 0 {
+				t.Errorf("%s during %s %s: HTTP %d, to %q, calls %v", name, r.method, r.path, got.Status, got.To(), calls)
+			}
+		}
+	}
+}
+
+// held makes a request whose last byte comes once the user was found and then between was called.
+func (v *visitor) held(method, path, kind, body string, users *lookingUp, between func() error) shown {
+	v.s.t.Helper()
+	rest, last := io.Pipe()
+	defer rest.Close()
+	most := len(body) - 1
+	req, err := http.NewRequestWithContext(v.s.t.Context(), method, v.s.url+path, io.MultiReader(strings.NewReader(body[:most]), rest))
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	req.ContentLength = int64(len(body))
+	req.Header.Set("Content-Type", kind)
+	then := func() {
+		if err := between(); err != nil {
+			v.s.t.Error(err)
+		}
+		go func() {
+			_, _ = io.WriteString(last, body[most:]) // fails once the request was refused
+			_ = last.Close()
+		}()
+	}
+	users.once.Store(&then)
+	res, err := v.client.Do(req)
+	if err != nil {
+		v.s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return shown{res.StatusCode, res.Header, ""}
+}
+
+// now is a user as the store has them.
+func (s *site) now(u waypost.User) waypost.User {
+	s.t.Helper()
+	found, err := s.store.User(s.t.Context(), u.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+// A passkey is registered once: another key under its id does not take its place.
+func TestPasskeyTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, atLocalhost)
+	u, d := s.withPasskey(waypost.RoleViewer)
+	before := s.now(u).SecondFactor
+	v := s.guest()
+	v.signIn(u.Email, secret)
+	v.passkey(d.answer(t, party(s), asks(t, v.get(secondStepPath))))
+	v.post("/second-factor/prove", url.Values{"password": {secret}})
+	other := newDevice(t, u)
+	other.key.ID = d.key.ID
+	made := other.made(t, party(s), asks(t, v.get(factorPath)))
+	got := v.post("/second-factor/passkeys", url.Values{"credential": {made}, "name": {"Another"}})
+	after := s.now(u).SecondFactor
+	if got.Status != http.StatusConflict || len(after.Passkeys) != 1 || after.Passkeys[0].Name != before.Passkeys[0].Name {
+		t.Errorf("HTTP %d: %+v", got.Status, after.Passkeys)
+	}
+}
+
+// A sign-in that waits while its encryption key is taken away begins anew.
+func TestPendingWithoutKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u, _ := s.withApp(waypost.RoleViewer)
+	v := s.guest()
+	v.signIn(u.Email, secret)
+	later := newSite(t, func(o *Options) {
+		keys, err := waypost.ParseKeyring("k2:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("2", 32))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared := redis.NewClient(limits.ClientOptions(&redis.Options{Addr: s.redis.Addr()}))
+		t.Cleanup(func() { _ = shared.Close() })
+		o.Users, o.Keys, o.Sessions = orgUsers{s.store, testOrg}, keys, limits.NewSessions(shared, testOrg)
+	})
+	w := later.guest()
+	w.client.Jar = v.client.Jar
+	if got := w.get(secondStepPath); got.To() != "/sign-in" {
+		t.Errorf("HTTP %d, to %q", got.Status, got.To())
+	}
+	if got := w.get("/sign-in"); got.Status != http.StatusOK {
+		t.Errorf("the sign-in: HTTP %d, to %q", got.Status, got.To())
 	}
 }

@@ -36,11 +36,14 @@ type Users interface {
 	// sign-in link. One that was disabled may sign in again.
 	ResetUser(ctx context.Context, by waypost.Caller, id string) (link string, err error)
 	DisableUser(ctx context.Context, by waypost.Caller, id string) error
-	// ChangePassword gives a user another password, and ends all sessions and a sign-in link.
-	ChangePassword(ctx context.Context, by waypost.Caller, id, passwordHash string) (waypost.User, error)
+	// ChangePassword gives a user another password, and ends all sessions and a sign-in link. It and
+	// ChangeSecondFactor return waypost.ErrSessionOver if the sessions in which the user was seen are over.
+	ChangePassword(ctx context.Context, by waypost.Caller, seen waypost.User, passwordHash string) (waypost.User, error)
 	// ChangeSecondFactor changes a user's second factor, locked, as change does; an error of
-	// that is returned as it is.
-	ChangeSecondFactor(ctx context.Context, by waypost.Caller, id string, change func(*waypost.SecondFactor) error) (waypost.User, error)
+	// that is returned.
+	ChangeSecondFactor(
+		ctx context.Context, by waypost.Caller, seen waypost.User, change func(*waypost.SecondFactor) error,
+	) (waypost.User, error)
 	RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) error
 	// TakeLink is UserByLink, and ends the link: the user signs in by it, and by the second factor
 	// if second is not empty. A hash that is not empty becomes the user's password.

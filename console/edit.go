@@ -3,7 +3,6 @@ package console
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -55,7 +54,7 @@ func (v *visit) draftJSON() error {
 
 // saveJSON stores the draft that the canvas sends.
 func (v *visit) saveJSON() error {
-	body, err := io.ReadAll(v.r.Body)
+	body, err := v.body()
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (v *visit) draftYAML() error {
 
 // saveYAML stores the text that the editor sends.
 func (v *visit) saveYAML() error {
-	text, err := io.ReadAll(v.r.Body)
+	text, err := v.body()
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (v *visit) saveYAML() error {
 // keepJSON stores a definition, JSON or YAML, as a journey of its own: what a person has written
 // while somebody else saved the draft.
 func (v *visit) keepJSON() error {
-	text, err := io.ReadAll(v.r.Body)
+	text, err := v.body()
 	if err != nil {
 		return err
 	}

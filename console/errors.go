@@ -43,6 +43,9 @@ const statusGone = 499
 
 // fail answers with an error: a page that says what it means, with the id of the request.
 func (v *visit) fail(err error) {
+	if errors.Is(err, waypost.ErrSessionOver) {
+		err = errSignIn
+	}
 	if strings.HasSuffix(v.r.URL.Path, ".json") || strings.HasSuffix(v.r.URL.Path, "/draft.yaml") {
 		v.failScript(err)
 		return

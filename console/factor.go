@@ -222,20 +222,25 @@ func (v *visit) saveApp(u waypost.User) error {
 		return err
 	}
 	v.sessions.Remove(ctx, "totp")
-	return v.addFactor(u, func(f *waypost.SecondFactor) { f.TOTPSecret, f.TOTPStep = secret, step })
+	return v.addFactor(u, func(f *waypost.SecondFactor) error {
+		f.TOTPSecret, f.TOTPStep = secret, step
+		return nil
+	})
 }
 
 // addFactor stores a factor. With the first factor it makes recovery codes, and it completes a
 // pending sign-in.
-func (v *visit) addFactor(u waypost.User, add func(*waypost.SecondFactor)) error {
+func (v *visit) addFactor(u waypost.User, add func(*waypost.SecondFactor) error) error {
 	ctx, pending := v.r.Context(), v.user.ID == ""
 	var codes []string
-	after, err := v.Users.ChangeSecondFactor(ctx, v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+	after, err := v.Users.ChangeSecondFactor(ctx, v.byUser(u), u, func(f *waypost.SecondFactor) error {
 		codes = nil
 		if pending && f.Any() {
 			return errSignIn // another pending sign-in was faster
 		}
-		add(f)
+		if err := add(f); err != nil {
+			return err
+		}
 		if len(f.RecoveryCodes) == 0 {
 			codes, f.RecoveryCodes = newRecoveryCodes()
 		}
@@ -272,7 +277,7 @@ var errLastFactor = errors.New("the last second factor must stay")
 // removeFactor takes a factor away; one that is not there is no error. errLastFactor if it is the
 // last one of a person who must have one.
 func (v *visit) removeFactor(u waypost.User, remove func(*waypost.SecondFactor)) error {
-	_, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+	_, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u, func(f *waypost.SecondFactor) error {
 		remove(f)
 		if f.TOTP = f.TOTPSecret != ""; !f.Any() && v.mustHaveFactor(u) {
 			return errLastFactor
@@ -298,7 +303,7 @@ func (v *visit) removeApp(u waypost.User) error {
 // renewRecoveryCodes makes new recovery codes; those of before cannot be used any more.
 func (v *visit) renewRecoveryCodes(u waypost.User) error {
 	var codes []string
-	_, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+	_, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u, func(f *waypost.SecondFactor) error {
 		if !f.Any() {
 			return waypost.Errorf(waypost.CodeConflict, "", "recovery codes stand in for a second factor, and there is none")
 		}

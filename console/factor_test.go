@@ -146,7 +146,7 @@ func TestPendingEnds(t *testing.T) {
 	s := newSite(t)
 	for name, end := range map[string]func(*visitor, waypost.User){
 		"disabled":     func(_ *visitor, u waypost.User) { _ = s.store.DisableUser(t.Context(), ops, u.ID) },
-		"new password": func(_ *visitor, u waypost.User) { _, _ = s.store.ChangePassword(t.Context(), ops, u.ID, "x") },
+		"new password": func(_ *visitor, u waypost.User) { _, _ = s.store.ChangePassword(t.Context(), ops, s.now(u), "x") },
 		"signed out":   func(v *visitor, _ waypost.User) { v.post("/sign-out", nil) },
 	} {
 		u, a := s.withApp(waypost.RoleViewer)

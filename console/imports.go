@@ -85,7 +85,7 @@ func (v *visit) upload() error {
 	within := http.NewResponseController(v.w)
 	_ = within.SetReadDeadline(time.Now().Add(uploadTime)) // a connection that cannot do it keeps its own
 	_ = within.SetWriteDeadline(time.Now().Add(uploadTime))
-	file, err := io.ReadAll(v.r.Body)
+	file, err := v.body()
 	if err != nil {
 		return v.answerUpload("", err)
 	}

@@ -117,9 +117,12 @@ func (v *visit) savePasskey(u waypost.User) error {
 		ID: base64.RawURLEncoding.EncodeToString(credential.ID), Name: clip(v.r.PostFormValue("name"), v.device(v.r.UserAgent())),
 		Credential: encoded, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	return v.addFactor(u, func(f *waypost.SecondFactor) {
-		f.Passkeys = slices.DeleteFunc(f.Passkeys, func(p waypost.Passkey) bool { return p.ID == made.ID })
+	return v.addFactor(u, func(f *waypost.SecondFactor) error {
+		if slices.ContainsFunc(f.Passkeys, func(p waypost.Passkey) bool { return p.ID == made.ID }) {
+			return waypost.Errorf(waypost.CodeConflict, "credential", "this passkey is registered already")
+		}
 		f.Passkeys = append(f.Passkeys, made)
+		return nil
 	})
 }
 
@@ -201,7 +204,7 @@ func (v *visit) usePasskey(u waypost.User) (waypost.User, error) {
 	if err != nil {
 		return u, wrongPasskey{err}
 	}
-	after, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+	after, err := v.Users.ChangeSecondFactor(v.r.Context(), v.byUser(u), u, func(f *waypost.SecondFactor) error {
 		now := u
 		now.SecondFactor = *f
 		credential, err := v.relying.ValidateLogin(keyHolder{now}, asked, answer)

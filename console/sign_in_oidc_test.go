@@ -325,7 +325,7 @@ func TestRolesAreLost(t *testing.T) {
 	}
 	lines := strings.Join(s.audited(), "\n")
 	for _, want := range []string{
-		p.url + " user.create " + boss.ID + ` {"disabled":false,"issuer":"` + p.url + `","role":"admin"}`,
+		p.url + " user.create " + boss.ID + ` {"disabled":false,"issuer":"` + p.url + `","role":"admin","roleByClaim":true}`,
 		p.url + " user.role " + boss.ID + ` {"role":"marketer"}`, p.url + " user.role " + boss.ID + ` {"role":"none"}`,
 		`"reasons":{"role":2},"tries":2}`,
 	} {

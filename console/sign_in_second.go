@@ -155,6 +155,9 @@ func (v *visit) pending() (u waypost.User, err error) {
 		return u, err
 	}
 	first, err := v.firstStepOf(u)
+	if errors.Is(err, waypost.ErrDecrypt) { // its key is gone: the sign-in has to begin anew
+		return waypost.User{}, v.endPending()
+	}
 	if err != nil || first.Link == "" {
 		return u, err
 	}
@@ -306,7 +309,7 @@ var errWrongCode = errors.New("the code is wrong, or was used")
 // useCode takes a code of the person's app, or a recovery code, each once.
 func (v *visit) useCode(ctx context.Context, u waypost.User, typed string) (waypost.User, error) {
 	code := plainCode(typed)
-	after, err := v.Users.ChangeSecondFactor(ctx, v.byUser(u), u.ID, func(f *waypost.SecondFactor) error {
+	after, err := v.Users.ChangeSecondFactor(ctx, v.byUser(u), u, func(f *waypost.SecondFactor) error {
 		if f.TOTP {
 			step, err := totpStep(f.TOTPSecret, code, time.Now(), f.TOTPStep)
 			if err != nil {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ type visit struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	id      string       // the request's, also in the gateway's log
+	least   waypost.Role // the route's, anyone: also who has not signed in
 	user    waypost.User // of no role before the sign-in
 	chosen  preferences
 	gateway gateway // with the rights of the user, in the stage that was chosen
@@ -30,9 +32,9 @@ type visit struct {
 func (c *console) serve(rt *route) http.Handler {
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		v := &visit{console: c, w: w, r: r, id: waypost.NewID("req_", began), chosen: preferencesOf(c, r)}
+		v := &visit{console: c, w: w, r: r, least: rt.role, id: waypost.NewID("req_", began), chosen: preferencesOf(c, r)}
 		w.Header().Set("X-Request-Id", v.id)
-		err := v.enter(rt.role)
+		err := v.enter()
 		if err == nil {
 			err = rt.handle(v)
 		}
@@ -57,22 +59,68 @@ func (c *console) serve(rt *route) http.Handler {
 	return c.sessions.LoadAndSave(h)
 }
 
-// enter finds the user of the session, and refuses a role below least.
-func (v *visit) enter(least waypost.Role) error {
+// enter finds the user of the session, refuses a role below the route's, and reads a form.
+func (v *visit) enter() error {
 	if err := v.findUser(); err != nil {
 		return err
 	}
-	if least != anyone && !v.user.Role.Reaches(least) {
-		if v.user.ID == "" {
-			return errSignIn
-		}
-		return refused{}
+	if err := v.mayCome(); err != nil {
+		return err
 	}
 	if err := v.readForm(); err != nil {
 		return err
 	}
 	v.gateway = gateway{client: v.Gateway, user: v.user, stage: v.stage(), request: v.id, language: v.chosen.Language}
 	return nil
+}
+
+// mayCome refuses who has not signed in, or has a role below the route's.
+func (v *visit) mayCome() error {
+	switch {
+	case v.least == anyone || v.user.Role.Reaches(v.least):
+		return nil
+	case v.user.ID == "":
+		return errSignIn
+	}
+	return refused{}
+}
+
+// mayStill is asked once a body has come, which can take minutes: it finds session and user again, and
+// refuses a session that was ended meanwhile, and a user who was disabled, reset or given a lower role.
+func (v *visit) mayStill() error {
+	ctx := v.r.Context()
+	token := v.sessions.Token(ctx)
+	if token == "" {
+		return nil
+	}
+	_, found, err := v.Sessions.FindCtx(ctx, token)
+	if err != nil {
+		return away{err}
+	}
+	if !found {
+		return errSignIn
+	}
+	if v.user.ID == "" {
+		return nil
+	}
+	u, err := v.Users.User(ctx, v.user.ID)
+	if waypost.CodeOf(err) == waypost.CodeNotFound || err == nil && (u.Disabled || u.Sessions != v.user.Sessions) {
+		return errSignIn
+	}
+	if err != nil {
+		return err
+	}
+	v.user = u
+	return v.mayCome()
+}
+
+// body reads a body that is no form.
+func (v *visit) body() ([]byte, error) {
+	text, err := io.ReadAll(v.r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return text, v.mayStill()
 }
 
 // readForm reads the form of a POST: one that did not arrive whole must not pass for an empty
@@ -87,7 +135,7 @@ func (v *visit) readForm() error {
 	}
 	switch {
 	case err == nil || errors.Is(err, http.ErrNotMultipart):
-		return nil
+		return v.mayStill()
 	case errors.As(err, new(*http.MaxBytesError)):
 		return err
 	}

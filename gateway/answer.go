@@ -24,6 +24,8 @@ type answer struct {
 	stream streamFunc
 	// trailer names the header that follows a stream, "" for none.
 	trailer string
+	// about are leads of whom the body tells without a member leadsId.
+	about []int64
 }
 
 const (
@@ -73,7 +75,7 @@ func (ans answer) kept() (waypost.Answer, error) {
 	}
 	var err error
 	out.Body, err = encode(ans.body)
-	out.Leads = leadsIn(out.Body)
+	out.Leads = append(leadsIn(out.Body), ans.about...)
 	return out, err
 }
 

@@ -48,10 +48,30 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 	if err := a.useNonce(ctx, r); err != nil {
 		return err
 	}
+	r.proven = true
 	if err := a.limit(ctx, r, policyApplication, r.app.ID, r.app.RatePerSecond, r.app.RateBurst); err != nil {
 		return err
 	}
 	if !r.app.Allows(r.route.grant) {
+		return lacksGrant(r.route.grant, "this call")
+	}
+	return nil
+}
+
+// checkStill finds the application again once a body has come, which can take minutes: its key may have
+// been revoked meanwhile, the application disabled, or the grant taken away.
+func (a *api) checkStill(ctx context.Context, r *request) error {
+	if r.length == 0 && !r.sent("Transfer-Encoding") {
+		return nil
+	}
+	credential, err := a.credentials.find(ctx, r.claim.AccessKey)
+	if err != nil {
+		return err
+	}
+	if credential.Application.Disabled {
+		return mismatch()
+	}
+	if r.app = credential.Application; !r.app.Allows(r.route.grant) {
 		return lacksGrant(r.route.grant, "this call")
 	}
 	return nil

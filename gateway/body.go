@@ -158,12 +158,21 @@ func (w *wire) drain() (all bool) {
 	return errors.Is(err, io.EOF)
 }
 
-// hurry gives what is left of a body unknownTime: until it is there, or late, it holds a connection.
-func (w *wire) hurry() {
-	if w.err == nil {
-		w.least, w.err = 0, w.allow(unknownTime)
+// drain throws away what is left of a body, and tells whether that was all. Who has not shown who they
+// are, and an organisation that sends many bodies already, must be done soon.
+func (a *api) drain(r *request) (all bool) {
+	switch {
+	case r.wire.err != nil: // nothing is left
+	case r.proven && a.bodies.take(r.app):
+		defer a.bodies.release(r.app)
+	default:
+		r.wire.hurry()
 	}
+	return r.wire.drain()
 }
+
+// hurry gives what is left of a body unknownTime: until it is there, or late, it holds a connection.
+func (w *wire) hurry() { w.least, w.err = 0, w.allow(unknownTime) }
 
 // checkAwaited refuses a request by its headers whose body has yet to be asked for.
 func (a *api) checkAwaited(ctx context.Context, r *request) error {

@@ -69,7 +69,7 @@ func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
 	missing := waypost.Problems{}
 	if to != r.scope {
 		ids[j.ID] = id
-		if err := a.counterparts(ctx, r.scope, to.Stage, definition, ids, &missing); err != nil {
+		if err := a.counterparts(ctx, r, to.Stage, definition, ids, &missing); err != nil {
 			return answer{}, err
 		}
 	}
@@ -109,12 +109,14 @@ func copyName(name string, beside bool) string {
 // counterparts adds to ids what stands in another stage for the other webhooks and journeys
 // that a definition names: the id of the only one of the same name, or that name, and then it
 // notes what is missing.
-func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.Stage, d *journey.Definition, ids map[string]string, missing *waypost.Problems) error {
-	webhooks, err := a.Webhooks.WebhookNamesakes(ctx, sc, stage, d.Webhooks())
+func (a *api) counterparts(
+	ctx context.Context, r *request, stage waypost.Stage, d *journey.Definition, ids map[string]string, missing *waypost.Problems,
+) error {
+	webhooks, err := a.Webhooks.WebhookNamesakes(ctx, r.scope, stage, d.Webhooks())
 	if err != nil {
 		return err
 	}
-	journeys, err := a.Journeys.JourneyNamesakes(ctx, sc, stage, d.Journeys())
+	journeys, err := a.Journeys.JourneyNamesakes(ctx, r.scope, stage, d.Journeys())
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (a *api) counterparts(ctx context.Context, sc waypost.Scope, stage waypost.
 		missing.Add(waypost.DetailOutOfRange, s.Path, "segment %s is not of the stage %s; write the id of another one", clip(s.ID), stage)
 	}
 	// Conditions keep the ids in their text, which belong to the other stage: all are reported.
-	return a.simulations.run(ctx, simulationWait, simulationTime, func(context.Context) error {
+	return a.simulations.run(ctx, r.app, simulationWait, simulationTime, func(context.Context) error {
 		if d.AllNeeds().None() {
 			return nil
 		}

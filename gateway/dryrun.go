@@ -300,7 +300,7 @@ func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
 	}
 
 	var run journey.Run
-	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
+	err = a.simulations.run(ctx, r.app, simulationWait, simulationTime, func(ctx context.Context) (err error) {
 		run, err = journey.Simulate(ctx, c.Definition, options)
 		return err
 	})

@@ -315,3 +315,28 @@ func TestJourneyTest(t *testing.T) {
 		t.Errorf("%s was sent", <-got)
 	}
 }
+
+// What a receiver said of a test message is given again for its Idempotency-Key until the lead is erased.
+func TestAnswerOfTestIsErased(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"succeed":false,"message":"Ada has no account"}`)
+	}))
+	t.Cleanup(receiver.Close)
+	id := f.send("POST", "/v1/journeys", welcome(f.newWebhook(receiver.URL))).expect(t, 201).str(t, "id")
+	lead := f.newLead("Ada")
+	test := call{
+		method: "POST", target: "/v1/journeys/" + id + "/test", body: fmt.Sprintf(`{"nodeId":"hello","leadsId":%d}`, lead),
+		headers: map[string]string{"Idempotency-Key": "k"},
+	}
+	for range 2 {
+		if got := f.do(test).expect(t, 200); got.json["message"] != "Ada has no account" {
+			t.Fatalf("the test: %s", got.raw)
+		}
+	}
+	f.send("DELETE", fmt.Sprintf("/v1/leads/%d", lead), "").expect(t, 204)
+	if got := f.do(test); strings.Contains(got.raw, "Ada") || got.header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("after the erasure: %s", got.raw)
+	}
+}

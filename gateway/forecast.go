@@ -113,7 +113,7 @@ func (a *api) outlook(ctx context.Context, r *request, c choice, audience waypos
 	if err != nil {
 		return out, 0, err
 	}
-	err = a.simulations.run(ctx, simulationWait, simulationTime, func(ctx context.Context) (err error) {
+	err = a.simulations.run(ctx, r.app, simulationWait, simulationTime, func(ctx context.Context) (err error) {
 		var leads []waypost.Lead
 		if leads, total, err = a.Leads.SampleAudience(ctx, r.scope, audience, o.Start, maxForecastSample); err != nil {
 			return err

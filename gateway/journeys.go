@@ -93,16 +93,16 @@ type versionDetail struct {
 var storedWait = 100 * time.Millisecond
 
 // versionProblems is what a published version would be refused for now: checks that came after it
-// was published, and shorter retention, may have added some. nil if there was no slot to check it.
-func (a *api) versionProblems(ctx context.Context, sc waypost.Scope, journeyID string, version int) (waypost.Problems, error) {
-	definition, err := a.definition(ctx, sc, journeyID, version)
+// was published, and shorter retention, may have added some. nil if there was no share to check it by.
+func (a *api) versionProblems(ctx context.Context, r *request, journeyID string, version int) (waypost.Problems, error) {
+	definition, err := a.definition(ctx, r.scope, journeyID, version)
 	if no := (*unreadable)(nil); errors.As(err, &no) {
 		return no.problems, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return problemsOf(a.checkWithin(ctx, sc, definition, storedWait))
+	return problemsOf(a.checkWithin(ctx, r, definition, storedWait))
 }
 
 // problemsOf is what a check of something that is stored has refused; nil if it was not made for
@@ -181,7 +181,7 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 		if winners, err = a.Journeys.Winners(ctx, j.ID); err != nil {
 			return answer{}, err
 		}
-		if detail.Problems, err = a.versionProblems(ctx, r.scope, j.ID, j.PublishedVersion); err != nil {
+		if detail.Problems, err = a.versionProblems(ctx, r, j.ID, j.PublishedVersion); err != nil {
 			return answer{}, err
 		}
 	}
@@ -226,7 +226,7 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.checkDefinition(ctx, r.scope, definition); err != nil {
+	if err := a.checkDefinition(ctx, r, definition); err != nil {
 		return answer{}, err
 	}
 	return effect(ctx, r, func(ctx context.Context) (waypost.JourneyVersion, error) {
@@ -243,27 +243,27 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 }
 
 // checkDefinition reports everything that keeps a definition from being published.
-// Compiling its conditions can take seconds, so it needs a slot as a dry run does.
-func (a *api) checkDefinition(ctx context.Context, sc waypost.Scope, d *journey.Definition) error {
-	return a.checkWithin(ctx, sc, d, simulationWait)
+// Compiling its conditions can take seconds, so it needs a share as a dry run does.
+func (a *api) checkDefinition(ctx context.Context, r *request, d *journey.Definition) error {
+	return a.checkWithin(ctx, r, d, simulationWait)
 }
 
-// checkWithin is checkDefinition that waits so long for a slot.
-func (a *api) checkWithin(ctx context.Context, sc waypost.Scope, d *journey.Definition, wait time.Duration) error {
-	webhooks, err := a.Webhooks.MissingWebhooks(ctx, sc, d.Webhooks())
+// checkWithin is checkDefinition that waits so long for a share.
+func (a *api) checkWithin(ctx context.Context, r *request, d *journey.Definition, wait time.Duration) error {
+	webhooks, err := a.Webhooks.MissingWebhooks(ctx, r.scope, d.Webhooks())
 	if err != nil {
 		return err
 	}
-	journeys, err := a.Journeys.MissingJourneys(ctx, sc, d.Journeys())
+	journeys, err := a.Journeys.MissingJourneys(ctx, r.scope, d.Journeys())
 	if err != nil {
 		return err
 	}
 	without := func(missing []string) func(string) bool {
 		return func(id string) bool { return !slices.Contains(missing, id) }
 	}
-	return a.simulations.run(ctx, wait, simulationTime, func(ctx context.Context) error {
+	return a.simulations.run(ctx, r.app, wait, simulationTime, func(ctx context.Context) error {
 		p := d.Check(without(webhooks), without(journeys))
-		if err := a.checkRecords(ctx, sc, d, &p); err != nil {
+		if err := a.checkRecords(ctx, r.scope, d, &p); err != nil {
 			return err
 		}
 		return p.Err("")
@@ -322,7 +322,7 @@ func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	problems, err := a.versionProblems(ctx, r.scope, v.JourneyID, v.Version)
+	problems, err := a.versionProblems(ctx, r, v.JourneyID, v.Version)
 	ans.body = versionDetail{answerVersion(v), problems} // the ETag stays the version's
 	return ans, err
 }

@@ -214,7 +214,7 @@ func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
 		most = segmentTime
 	}
 	ans := countAnswer{Sample: []int64{}}
-	err = a.simulations.run(ctx, simulationWait, most, func(ctx context.Context) error {
+	err = a.simulations.run(ctx, r.app, simulationWait, most, func(ctx context.Context) error {
 		if when == "" {
 			return a.countAudience(ctx, r.scope, audience, &ans)
 		}

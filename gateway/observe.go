@@ -42,10 +42,7 @@ func (a *api) observe(c *fiber.Ctx) error {
 	if err == nil && limited == nil {
 		err = guarded(c.Next)
 	}
-	if r.app.ID == "" { // no signature was right
-		r.wire.hurry()
-	}
-	if unreadable || !r.wire.drain() {
+	if !a.drain(r) || unreadable {
 		c.Response().SetConnectionClose()
 	}
 	if fault := r.wire.fault(); fault != nil {

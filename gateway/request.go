@@ -30,6 +30,7 @@ type request struct {
 
 	route    *route
 	app      waypost.Application
+	proven   bool // the signature and the nonce are app's
 	claim    signature.Claim
 	token    waypost.SearchToken // in the place of claim, scope and body
 	scope    waypost.Scope

@@ -192,6 +192,7 @@ var signedChecks = []check{
 	(*api).authenticate,
 	(*api).checkAwaited,
 	(*api).readBody,
+	(*api).checkStill,
 	(*api).selectStage,
 	(*api).readActor,
 	(*api).checkMedia,

@@ -145,7 +145,7 @@ type segmentCountAnswer struct {
 
 func (a *api) countSegment(ctx context.Context, r *request) (answer, error) {
 	var c waypost.SegmentCount
-	err := a.simulations.run(ctx, simulationWait, segmentTime, func(ctx context.Context) (err error) {
+	err := a.simulations.run(ctx, r.app, simulationWait, segmentTime, func(ctx context.Context) (err error) {
 		c, err = a.Segments.CountSegment(ctx, r.scope, r.param("id"), countSample)
 		return err
 	})
@@ -160,7 +160,7 @@ func (a *api) countSegment(ctx context.Context, r *request) (answer, error) {
 
 func (a *api) listMembers(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) (leads []waypost.Lead, err error) {
-		err = a.simulations.run(ctx, simulationWait, segmentTime, func(ctx context.Context) (err error) {
+		err = a.simulations.run(ctx, r.app, simulationWait, segmentTime, func(ctx context.Context) (err error) {
 			leads, err = a.Segments.SegmentMembers(ctx, r.scope, r.param("id"), page)
 			return err
 		})

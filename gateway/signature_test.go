@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -432,5 +433,38 @@ func TestSignatureDoesNotMatch(t *testing.T) {
 	f.send("POST", launches, `{"audience":{"filter":{"mobilePhone":" 13800138000"}}}`).expect(t, 202)
 	if a := f.get("/v1/deliveries?from=2026-01-31T12:00:00+08:00").expect(t, 400); !strings.Contains(a.raw, "%2B") {
 		t.Errorf("deliveries: %s", a.raw)
+	}
+}
+
+// A body whose application is disabled before it has come has no effect.
+func TestDisabledDuringBody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.addr = f.listen(gateway.NewStrict(f.options, time.Hour))
+	for _, r := range []struct{ path, media, body string }{
+		{"/v1/leads", "application/json", `{"businessParam":{"name":"Late"}}`},
+		{"/v1/leads/imports", "text/csv", "name\nLate\n"},
+	} {
+		app := f.by(f.newApp("*"))
+		conn, in, line := app.head("POST", r.path, r.body, f.addr, "Content-Type: "+r.media, fmt.Sprintf("Content-Length: %d", len(r.body)), "Expect: 100-continue")
+		if line != "HTTP/1.1 100 Continue" {
+			t.Fatal(line)
+		}
+		if err := f.store.DisableApplication(t.Context(), "", app.app.ID); err != nil {
+			t.Fatal(err)
+		}
+		f.clock.advance(time.Second)
+		if _, err := io.WriteString(conn, r.body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.ReadString('\n'); err != nil { // the end of the 100
+			t.Fatal(err)
+		}
+		if line, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 401 ") {
+			t.Errorf("%s: %q, %v", r.path, line, err)
+		}
+	}
+	if got := f.get("/v1/leads").raw; strings.Contains(got, "Late") {
+		t.Errorf("the leads: %s", got)
 	}
 }

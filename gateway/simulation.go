@@ -16,24 +16,24 @@ var (
 	simulationTime = 10 * time.Second // of one
 )
 
-// simulations are the slots of dry runs, forecasts, counts of leads and checks of drafts in the process.
-// All of them compute, so there is one slot for each processor.
-type simulations chan struct{}
+// simulations are the shares of dry runs, forecasts, counts of leads and checks of drafts in the process.
+type simulations struct{ *shares }
 
-func newSimulations() simulations { return make(simulations, runtime.GOMAXPROCS(0)) }
+// newSimulations makes a share for each processor, since all of them compute, and one that an organisation
+// with work under way does not get.
+func newSimulations() simulations {
+	most := runtime.GOMAXPROCS(0) + 1
+	return simulations{newShares(most, most)}
+}
 
-// run runs fn for at most a time, once there is a slot.
-func (s simulations) run(ctx context.Context, wait, most time.Duration, fn func(context.Context) error) error {
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
-	select {
-	case s <- struct{}{}:
-		defer func() { <-s }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-patience.C:
-		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "%d dry runs, forecasts, counts and checks of drafts are running already; try again in a moment", cap(s))
+// run runs fn for at most a time, once an application gets a share.
+func (s simulations) run(ctx context.Context, app waypost.Application, wait, most time.Duration, fn func(context.Context) error) error {
+	if got, err := s.wait(ctx, app, wait); err != nil {
+		return err
+	} else if !got {
+		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other dry runs, forecasts, counts and checks of drafts are running already; try again in a moment")
 	}
+	defer s.release(app)
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	err := fn(within)
@@ -88,7 +88,7 @@ func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, err
 	if c.Definition, err = parseDraft(j); err != nil {
 		return choice{}, err
 	}
-	if err := a.checkDefinition(ctx, r.scope, c.Definition); err != nil {
+	if err := a.checkDefinition(ctx, r, c.Definition); err != nil {
 		return choice{}, err
 	}
 	if c.version > 0 {

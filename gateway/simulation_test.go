@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,11 +17,12 @@ import (
 // may take.
 func TestSimulationPlaces(t *testing.T) {
 	t.Parallel()
-	slots := make(simulations, 1)
+	one := simulations{newShares(1, 1)}
+	app := waypost.Application{Org: "acme", ID: "app_1"}
 	release, entered := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
-		done <- slots.run(t.Context(), time.Minute, time.Minute, func(context.Context) error {
+		done <- one.run(t.Context(), app, time.Minute, time.Minute, func(context.Context) error {
 			close(entered)
 			<-release
 			return nil
@@ -27,12 +30,12 @@ func TestSimulationPlaces(t *testing.T) {
 	}()
 	<-entered
 	never := func(context.Context) error { t.Error("it ran without a place"); return nil }
-	if err := slots.run(t.Context(), time.Millisecond, time.Minute, never); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+	if err := one.run(t.Context(), app, time.Millisecond, time.Minute, never); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
 		t.Errorf("without a place: %v", err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the client is gone"))
-	if err := slots.run(gone, time.Minute, time.Minute, never); err == nil || err.Error() != "the client is gone" {
+	if err := one.run(gone, app, time.Minute, time.Minute, never); err == nil || err.Error() != "the client is gone" {
 		t.Errorf("of a client that is gone: %v", err)
 	}
 	close(release)
@@ -40,14 +43,39 @@ func TestSimulationPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	until := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	if err := slots.run(t.Context(), time.Minute, time.Millisecond, until); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
+	if err := one.run(t.Context(), app, time.Minute, time.Millisecond, until); waypost.CodeOf(err) != waypost.CodeServiceUnavailable {
 		t.Errorf("too long: %v", err)
 	}
 	late, cancelLate := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancelLate()
-	if err := slots.run(late, time.Minute, time.Minute, until); !errors.Is(err, context.DeadlineExceeded) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
+	if err := one.run(late, app, time.Minute, time.Minute, until); !errors.Is(err, context.DeadlineExceeded) || waypost.CodeOf(err) == waypost.CodeServiceUnavailable {
 		t.Errorf("the request's own end: %v", err)
 	}
+}
+
+// However many dry runs and counts one organisation asks for, another one's begin at once.
+func TestSimulationsOfOthers(t *testing.T) {
+	t.Parallel()
+	all := simulations{newShares(3, 3)} // as with two processors
+	greedy, other := waypost.Application{Org: "acme", ID: "app_1"}, waypost.Application{Org: "bolt", ID: "app_2"}
+	ctx, stop := context.WithCancel(t.Context())
+	var ends sync.WaitGroup
+	for range 20 {
+		ends.Go(func() {
+			_ = all.run(ctx, greedy, time.Minute, time.Minute, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		})
+	}
+	for has := 0; has < 2; runtime.Gosched() {
+		all.mu.Lock()
+		has = all.byOrg[greedy.Org]
+		all.mu.Unlock()
+	}
+	ran := false
+	if err := all.run(t.Context(), other, 0, time.Minute, func(context.Context) error { ran = true; return nil }); err != nil || !ran {
+		t.Errorf("another organisation's: %v", err)
+	}
+	stop()
+	ends.Wait()
 }
 
 // noneMissing has every webhook and every journey.
@@ -64,22 +92,23 @@ func (noneMissing) MissingJourneys(context.Context, waypost.Scope, []string) ([]
 	return nil, nil
 }
 
-// Drafts are compiled in the slots of dry runs: a few large ones must not
+// Drafts are compiled in the shares of dry runs: a few large ones must not
 // take the process from everybody else.
 func TestCheckPlaces(t *testing.T) {
 	t.Parallel()
-	a := &api{simulations: make(simulations, 1), Options: Options{Webhooks: noneMissing{}, Journeys: noneMissing{}}}
+	a := &api{simulations: simulations{newShares(1, 1)}, Options: Options{Webhooks: noneMissing{}, Journeys: noneMissing{}}}
+	r := &request{app: waypost.Application{Org: "acme", ID: "app_1"}}
 	definition, problems := journey.Parse([]byte(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`))
 	if err := problems.Err(""); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.checkDefinition(t.Context(), waypost.Scope{}, definition); err != nil {
+	if err := a.checkDefinition(t.Context(), r, definition); err != nil {
 		t.Error(err)
 	}
-	a.simulations <- struct{}{}
+	a.simulations.take(r.app)
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the client is gone"))
-	if err := a.checkDefinition(gone, waypost.Scope{}, definition); err == nil || err.Error() != "the client is gone" {
+	if err := a.checkDefinition(gone, r, definition); err == nil || err.Error() != "the client is gone" {
 		t.Errorf("without a place: %v", err)
 	}
 }

@@ -142,9 +142,13 @@ func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, acti
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(trialAnswer{
+	ans, err := ok(trialAnswer{
 		outcome.Succeed, orNull(outcome.HTTPStatus), orNull(outcome.Message), orNull(outcome.ErrorClass), outcome.Duration.Milliseconds(),
 	})
+	if id := t.facts.Lead.LeadsID; id != 0 {
+		ans.about = []int64{id} // a receiver can repeat in its message what it got
+	}
+	return ans, err
 }
 
 // Names in a test message: its journeyId and its actionId are trialNode.

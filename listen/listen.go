@@ -31,8 +31,10 @@ type Options struct {
 	Log           *slog.Logger   // nil: none
 }
 
-// Listener is a listener for fasthttp, which calls Idle after each answer, and for net/http (Serve). A connection beyond a bound takes the
-// place of the one that has waited longest for a request; if all are being answered, it is closed.
+// Listener is a listener for fasthttp, which calls Idle after each answer, and for net/http (Serve). A
+// connection beyond a bound takes the place of the one that has waited longest for a request. If all are
+// being answered, one beyond Most takes the place of the longest request of the address with the most
+// connections, if that has far more (displaceBusy); else it is closed.
 type Listener struct {
 	net.Listener
 	Options
@@ -53,7 +55,7 @@ type Counts struct {
 	Open           int
 	Refused        uint64 // by Most
 	RefusedAddress uint64 // by MostOfAddress
-	Displaced      uint64 // closed while they waited for a request, for others or for want of descriptors
+	Displaced      uint64 // closed for others or for want of descriptors
 	Failed         uint64 // errors of accept
 }
 
@@ -61,6 +63,7 @@ type Counts struct {
 type peer struct {
 	open int
 	idle list.List // as Listener.idle
+	busy list.List // of *conn, the one whose requests have been under way longest first
 }
 
 // New bounds a listener, which ends with the Listener.
@@ -143,7 +146,7 @@ func (l *Listener) accept() (*conn, error) {
 const warnEvery = time.Minute
 
 // relieve counts an error of accept and closes an eighth of the connections that wait for a
-// request: most errors are for want of descriptors.
+// request, or one as displaceBusy does: most errors are for want of descriptors.
 func (l *Listener) relieve(err error) {
 	l.mu.Lock()
 	l.counts.Failed++
@@ -154,6 +157,11 @@ func (l *Listener) relieve(err error) {
 	var gone []*conn
 	for n := (l.idle.Len() + 7) / 8; n > 0; n-- {
 		gone = append(gone, l.displace(&l.idle))
+	}
+	if len(gone) == 0 {
+		if c := l.displaceBusy(0); c != nil {
+			gone = append(gone, c)
+		}
 	}
 	l.mu.Unlock()
 	for _, c := range gone {
@@ -185,6 +193,9 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 		}
 	case l.Most > 0 && l.counts.Open >= l.Most:
 		if gone = l.displace(&l.idle); gone == nil {
+			gone = l.displaceBusy(c.has())
+		}
+		if gone == nil {
 			refused = true
 			l.counts.Refused++
 		}
@@ -223,8 +234,8 @@ func (l *Listener) address(c net.Conn) (_ netip.Prefix, bounded bool) {
 
 // displace takes the first of a list out of the listener, or returns nil if there is none. The caller holds mu, and
 // closes the connection behind it without.
-func (l *Listener) displace(idle *list.List) *conn {
-	first := idle.Front()
+func (l *Listener) displace(from *list.List) *conn {
+	first := from.Front()
 	if first == nil {
 		return nil
 	}
@@ -232,6 +243,31 @@ func (l *Listener) displace(idle *list.List) *conn {
 	l.remove(c)
 	l.counts.Displaced++
 	return c
+}
+
+// displaceBusy takes the connection whose requests have been under way longest out of the listener, of the
+// address that has most, for an address that has some. It returns nil unless that has more than twice as
+// many and more than a sixteenth of all: few addresses cannot keep all connections, by bodies that
+// never come or answers that they do not read, and others lose none. The caller holds mu.
+func (l *Listener) displaceBusy(has int) *conn {
+	var most *peer
+	for _, p := range l.peers {
+		if p.busy.Len() > 0 && (most == nil || p.open > most.open) {
+			most = p
+		}
+	}
+	if most == nil || most.open <= 2*(has+1) || most.open <= l.Most/16 {
+		return nil
+	}
+	return l.displace(&most.busy)
+}
+
+// has is how many connections its address has, 0 of a proxy.
+func (c *conn) has() int {
+	if c.peer == nil {
+		return 0
+	}
+	return c.peer.open
 }
 
 func (l *Listener) add(c *conn) {
@@ -248,7 +284,7 @@ func (l *Listener) remove(c *conn) {
 		return
 	}
 	c.removed = true
-	c.work()
+	c.leave()
 	l.counts.Open--
 	if c.peer == nil {
 		return
@@ -266,12 +302,14 @@ type conn struct {
 	peer    *peer // nil: MostOfAddress does not apply
 	removed bool
 	open    int // requests that have begun and are not answered
-	// The places in the lists of those that wait for a request; nil while it is in none.
-	inAll, inPeer *list.Element
+	// The places in the lists of those that wait for a request, and of the peer's others; nil while it
+	// is not in it.
+	inAll, inPeer, inBusy *list.Element
 }
 
 // wait puts it behind the others that wait for a request.
 func (c *conn) wait() {
+	c.leave()
 	c.inAll = c.of.idle.PushBack(c)
 	if c.peer != nil {
 		c.inPeer = c.peer.idle.PushBack(c)
@@ -283,11 +321,24 @@ func (c *conn) work() {
 	if c.inAll == nil {
 		return
 	}
-	c.of.idle.Remove(c.inAll)
+	c.leave()
 	if c.peer != nil {
+		c.inBusy = c.peer.busy.PushBack(c)
+	}
+}
+
+// leave takes it out of the lists.
+func (c *conn) leave() {
+	if c.inAll != nil {
+		c.of.idle.Remove(c.inAll)
+	}
+	if c.inPeer != nil {
 		c.peer.idle.Remove(c.inPeer)
 	}
-	c.inAll, c.inPeer = nil, nil
+	if c.inBusy != nil {
+		c.peer.busy.Remove(c.inBusy)
+	}
+	c.inAll, c.inPeer, c.inBusy = nil, nil, nil
 }
 
 // change sets how many requests are under way by what change makes of it.

@@ -317,3 +317,41 @@ func TestHandshakes(t *testing.T) {
 	}
 	until(t, "all are closed", func() bool { return s.Counts().Open == 0 })
 }
+
+// An address whose requests hold most connections gives one to each other address that has far fewer; what
+// addresses with few connections have under way goes on.
+func TestFewAddressesKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := start(t, loopback(t), Options{Most: 40, MostOfAddress: 20})
+	small := make(chan bool, 1)
+	go func() { small <- s.from("127.0.0.9").ask("/wait") }()
+	<-s.reached
+	for i := range 39 {
+		go s.from(fmt.Sprintf("127.0.0.%d", 2+i%2)).ask("/wait")
+		<-s.reached
+	}
+	for i := range 3 {
+		if !s.from(fmt.Sprintf("127.0.1.%d", 1+i)).ask("/") {
+			t.Error("another address is kept out")
+		}
+	}
+	if got := s.Counts(); got.Open != 40 || got.Refused != 0 || got.Displaced == 0 {
+		t.Errorf("counts %+v", got)
+	}
+	// Who has many already gets no more of them.
+	for range 12 {
+		c, refused := s.from("127.0.1.9"), make(chan bool, 1)
+		go func() { refused <- !c.ask("/wait") }()
+		select {
+		case <-s.reached:
+		case <-refused:
+		}
+	}
+	if got := s.Counts(); got.Refused == 0 || got.Open != 40 {
+		t.Errorf("counts %+v", got)
+	}
+	close(s.release)
+	if !<-small {
+		t.Error("the request of a small address was cut off")
+	}
+}

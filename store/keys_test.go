@@ -82,7 +82,7 @@ func (w *sealedWorld) fill(s *store.Store, webhooks, messages int) {
 	w.access[app.AccessKey], w.access[second.AccessKey] = app.SecretKey, second.SecretKey
 	u, _, err := s.CreateUser(ctx, waypost.Scope{}, waypost.User{Org: "acme", Email: strings.ToLower(waypost.NewID("u", time.Now())) + "@example.com", Name: "Ada", Role: waypost.RoleAdmin})
 	w.ok(err)
-	_, err = s.ChangeSecondFactor(ctx, waypost.Scope{}, u.ID, func(f *waypost.SecondFactor) error { f.TOTPSecret = "SECRET"; return nil })
+	_, err = s.ChangeSecondFactor(ctx, waypost.Scope{}, u, func(f *waypost.SecondFactor) error { f.TOTPSecret = "SECRET"; return nil })
 	w.ok(err)
 	w.users = append(w.users, u.ID)
 	for range webhooks {
@@ -151,7 +151,7 @@ func (w *sealedWorld) wantAll(ids string) {
 		}
 	}
 	for _, id := range w.users {
-		_, err := s.ChangeSecondFactor(ctx, waypost.Scope{}, id, func(f *waypost.SecondFactor) error {
+		_, err := s.ChangeSecondFactor(ctx, waypost.Scope{}, waypost.User{ID: id}, func(f *waypost.SecondFactor) error {
 			if f.TOTPSecret != "SECRET" {
 				w.t.Errorf("the secret of %s's app is %q", id, f.TOTPSecret)
 			}

@@ -58,6 +58,9 @@ func (r userRow) audited() fields {
 	if r.Iss != "" {
 		members["issuer"] = r.Iss
 	}
+	if r.RoleByClaim {
+		members["roleByClaim"] = true
+	}
 	return members
 }
 
@@ -186,32 +189,37 @@ func (s *Store) lockUser(ctx context.Context, tx bun.Tx, by waypost.Caller, id s
 }
 
 // changeUser changes a user's row in one transaction, with the entry of the audit log. NotFound if
-// there is none of this id.
-func (s *Store) changeUser(ctx context.Context, by waypost.Caller, action, id string, change func(*userRow)) error {
+// there is none of this id; an error of change is returned, and nothing is changed then.
+func (s *Store) changeUser(ctx context.Context, by waypost.Caller, action, id string, change func(*userRow) error) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockUser(ctx, tx, by, id)
 		if err != nil {
 			return err
 		}
-		return s.changeLocked(ctx, tx, by, action, &row, change)
+		before := row
+		if err := change(&row); err != nil {
+			return err
+		}
+		return s.updateUser(ctx, tx, by, action, before, &row)
 	})
 }
 
-// changeLocked changes a row that the transaction has locked, with the entry of the audit log.
-func (s *Store) changeLocked(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, row *userRow, change func(*userRow)) error {
-	before := *row
-	change(row)
-	if _, err := tx.NewUpdate().Model(row).WherePK().Exec(ctx); err != nil {
+// updateUser stores a changed row, which the transaction has locked, with the entry of the audit log.
+func (s *Store) updateUser(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, before userRow, after *userRow) error {
+	if _, err := tx.NewUpdate().Model(after).WherePK().Exec(ctx); err != nil {
 		return err
 	}
-	return s.auditUser(ctx, tx, by, action, &before, row)
+	return s.auditUser(ctx, tx, by, action, &before, after)
 }
 
 // LinkUser gives a user a sign-in link and returns its token for the only time. A former
 // link cannot be used any more.
 func (s *Store) LinkUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
 	defer wrap(&err, "make a sign-in link for user %s", clip(id))
-	err = s.changeUser(ctx, by, "user.link", id, func(row *userRow) { link = newLink(row, s, by) })
+	err = s.changeUser(ctx, by, "user.link", id, func(row *userRow) error {
+		link = newLink(row, s, by)
+		return nil
+	})
 	return link, err
 }
 
@@ -219,25 +227,39 @@ func (s *Store) LinkUser(ctx context.Context, by waypost.Caller, id string) (lin
 // sign-in link, for the only time. One that was disabled may sign in again.
 func (s *Store) ResetUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
 	defer wrap(&err, "reset user %s", clip(id))
-	err = s.changeUser(ctx, by, "user.reset", id, func(row *userRow) {
+	err = s.changeUser(ctx, by, "user.reset", id, func(row *userRow) error {
 		row.PasswordHash, row.Disabled = "", false
 		row.Sessions++
 		link = newLink(row, s, by)
+		return nil
 	})
 	return link, err
 }
 
 // ChangePassword gives a user another password, which ends all sessions, and a sign-in link that
-// was not used.
-func (s *Store) ChangePassword(ctx context.Context, by waypost.Caller, id, passwordHash string) (u waypost.User, err error) {
-	defer wrap(&err, "change the password of user %s", clip(id))
-	err = s.changeUser(ctx, by, "user.password", id, func(row *userRow) {
+// was not used. waypost.ErrSessionOver if the sessions in which the user was seen are over.
+func (s *Store) ChangePassword(ctx context.Context, by waypost.Caller, seen waypost.User, passwordHash string) (u waypost.User, err error) {
+	defer wrap(&err, "change the password of user %s", clip(seen.ID))
+	err = s.changeUser(ctx, by, "user.password", seen.ID, func(row *userRow) error {
+		if err := row.goesOn(seen); err != nil {
+			return err
+		}
 		row.PasswordHash = passwordHash
 		row.Sessions++
 		row.endLink()
 		u = row.user()
+		return nil
 	})
 	return u, err
+}
+
+// goesOn is waypost.ErrSessionOver if the user was disabled, or their sessions were ended, since they
+// were seen.
+func (r userRow) goesOn(seen waypost.User) error {
+	if r.Disabled || r.Sessions != seen.Sessions {
+		return waypost.ErrSessionOver
+	}
+	return nil
 }
 
 // ChangeRole gives a user another role, which holds from the next request on.
@@ -246,16 +268,20 @@ func (s *Store) ChangeRole(ctx context.Context, by waypost.Caller, id string, ro
 		return waypost.Errorf(waypost.CodeBadRequest, "role", "must be viewer, marketer or admin")
 	}
 	defer wrap(&err, "change the role of user %s", clip(id))
-	return s.changeUser(ctx, by, "user.role", id, func(row *userRow) { row.Role, row.RoleByClaim = string(role), false })
+	return s.changeUser(ctx, by, "user.role", id, func(row *userRow) error {
+		row.Role, row.RoleByClaim = string(role), false
+		return nil
+	})
 }
 
 // DisableUser has a user neither sign in nor go on from now on.
 func (s *Store) DisableUser(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "disable user %s", clip(id))
-	return s.changeUser(ctx, by, "user.disable", id, func(row *userRow) {
+	return s.changeUser(ctx, by, "user.disable", id, func(row *userRow) error {
 		row.Disabled = true
 		row.Sessions++
 		row.endLink()
+		return nil
 	})
 }
 

@@ -43,32 +43,30 @@ func (s *Store) setSecondFactor(row *userRow, f waypost.SecondFactor, was string
 	return err
 }
 
-// ChangeSecondFactor changes a user's second factor as change does, with the row locked: of two that
-// use the same code at once, one finds it used. What change returns is returned as it is, and nothing
-// is changed then.
+// ChangeSecondFactor changes the second factor of a user as change does, with the row locked: of two
+// that use the same code at once, one finds it used. An error of change is returned, and nothing is
+// changed then. waypost.ErrSessionOver if the sessions in which the user was seen are over.
 func (s *Store) ChangeSecondFactor(
-	ctx context.Context, by waypost.Caller, id string, change func(*waypost.SecondFactor) error,
+	ctx context.Context, by waypost.Caller, seen waypost.User, change func(*waypost.SecondFactor) error,
 ) (u waypost.User, err error) {
-	var refused error
-	err = s.changeUser(ctx, by, "user.secondFactor", id, func(row *userRow) {
-		before := *row
+	defer wrap(&err, "change the second factor of user %s", clip(seen.ID))
+	err = s.changeUser(ctx, by, "user.secondFactor", seen.ID, func(row *userRow) error {
+		if err := row.goesOn(seen); err != nil {
+			return err
+		}
 		f := row.secondFactor()
-		if refused = s.openTOTP(*row, &f); refused != nil {
-			return
+		if err := s.openTOTP(*row, &f); err != nil {
+			return err
 		}
 		was := f.TOTPSecret
-		if refused = change(&f); refused == nil {
-			refused = s.setSecondFactor(row, f, was)
+		if err := change(&f); err != nil {
+			return err
 		}
-		if refused != nil {
-			*row = before
-		}
+		err := s.setSecondFactor(row, f, was)
 		u = row.user()
+		return err
 	})
-	if err != nil {
-		return u, fmt.Errorf("change the second factor of user %s: %w", clip(id), err)
-	}
-	return u, refused
+	return u, err
 }
 
 // openTOTP reads the secret of the app.
@@ -89,12 +87,13 @@ func (s *Store) openTOTP(row userRow, f *waypost.SecondFactor) error {
 // sessions end then: one of them may be on the phone that was lost. Who has none keeps their sessions.
 func (s *Store) RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "remove the second factor of user %s", clip(id))
-	return s.changeUser(ctx, by, "user.secondFactor", id, func(row *userRow) {
+	return s.changeUser(ctx, by, "user.secondFactor", id, func(row *userRow) error {
 		if row.TOTPSecret == nil && row.Passkeys == emptyList {
-			return
+			return nil
 		}
 		row.forgetSecondFactor()
 		row.Sessions++
+		return nil
 	})
 }
 

@@ -103,32 +103,36 @@ func (s *Store) changeByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Au
 		if row.Role == string(waypost.RoleNone) {
 			return waypost.FailedRole, nil
 		}
-		return waypost.FailedRole, s.changeLocked(ctx, tx, issuer, "user.role", row, func(row *userRow) {
-			row.Role = string(waypost.RoleNone)
-			row.Sessions++
-		})
+		before := *row
+		row.Role = string(waypost.RoleNone)
+		row.Sessions++
+		return waypost.FailedRole, s.updateUser(ctx, tx, issuer, "user.role", before, row)
 	}
 	if row.Iss == "" {
-		err := s.changeLocked(ctx, tx, issuer, "user.bind", row, func(row *userRow) { row.Iss, row.Sub = said.Issuer, said.Subject })
-		if err != nil {
+		before := *row
+		row.Iss, row.Sub = said.Issuer, said.Subject
+		if err := s.updateUser(ctx, tx, issuer, "user.bind", before, row); err != nil {
 			return "", err
 		}
 	}
 	if said.Role == "" || row.RoleByClaim && row.Role == string(said.Role) {
 		return "", nil
 	}
-	return "", s.changeLocked(ctx, tx, issuer, "user.role", row, func(row *userRow) { row.Role, row.RoleByClaim = string(said.Role), true })
+	before := *row
+	row.Role, row.RoleByClaim = string(said.Role), true
+	return "", s.updateUser(ctx, tx, issuer, "user.role", before, row)
 }
 
 // ReleaseUser takes the issuer's account away from a user, which ends all sessions. The next account
 // with the user's e-mail address that signs in becomes theirs.
 func (s *Store) ReleaseUser(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "release user %s", clip(id))
-	return s.changeUser(ctx, by, "user.release", id, func(row *userRow) {
+	return s.changeUser(ctx, by, "user.release", id, func(row *userRow) error {
 		if row.Iss != "" {
 			row.Iss, row.Sub = "", ""
 			row.Sessions++
 		}
+		return nil
 	})
 }
 

@@ -74,7 +74,7 @@ func openDatabase(t *testing.T, environ []string) *store.Store {
 // setUpApp gives a user an app that makes codes.
 func setUpApp(t *testing.T, environ []string, id string) {
 	t.Helper()
-	_, err := openDatabase(t, environ).ChangeSecondFactor(t.Context(), waypost.Author{Actor: "Vic"}, id, func(f *waypost.SecondFactor) error {
+	_, err := openDatabase(t, environ).ChangeSecondFactor(t.Context(), waypost.Author{Actor: "Vic"}, waypost.User{ID: id}, func(f *waypost.SecondFactor) error {
 		f.TOTP, f.TOTPSecret = true, "JBSWY3DPEHPK3PXP"
 		return nil
 	})

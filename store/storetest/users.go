@@ -100,19 +100,19 @@ var userTests = []test{
 	}},
 	{"a new password", func(t *testing.T, f *fixture) {
 		made, link := madeUser(t, f, person)
-		changed := must[waypost.User](t)(f.ChangePassword(t.Context(), ops, made.ID, "hash"))
+		changed := must[waypost.User](t)(f.ChangePassword(t.Context(), ops, made, "hash"))
 		equal(t, "user", must[waypost.User](t)(f.User(t.Context(), made.ID)), changed)
 		equal(t, "password", changed.PasswordHash, "hash")
 		equal(t, "sessions", changed.Sessions, made.Sessions+1)
 		_, err := f.UserByLink(t.Context(), "acme", link)
 		wantCode(t, err, waypost.CodeNotFound)
-		_, err = f.ChangePassword(t.Context(), ops, "usr_none", "hash")
+		_, err = f.ChangePassword(t.Context(), ops, waypost.User{ID: "usr_none"}, "hash")
 		wantCode(t, err, waypost.CodeNotFound)
 	}},
 	{"second factors", func(t *testing.T, f *fixture) {
 		made, _ := madeUser(t, f, person)
 		key := waypost.Passkey{ID: "AQ", Name: "Key", Credential: json.RawMessage(`{"id":"AQ=="}`), CreatedAt: f.clock.Now().UTC()}
-		changed := must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made.ID, func(s *waypost.SecondFactor) error {
+		changed := must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made, func(s *waypost.SecondFactor) error {
 			equal(t, "before", *s, waypost.SecondFactor{})
 			s.TOTPSecret, s.TOTPStep, s.Passkeys, s.RecoveryCodes = "SECRET", 7, []waypost.Passkey{key}, []string{"a", "b"}
 			return nil
@@ -124,7 +124,7 @@ var userTests = []test{
 
 		// What is refused changes nothing, and comes back as it is.
 		stop := errors.New("stop")
-		_, err := f.ChangeSecondFactor(t.Context(), ops, made.ID, func(s *waypost.SecondFactor) error {
+		_, err := f.ChangeSecondFactor(t.Context(), ops, made, func(s *waypost.SecondFactor) error {
 			equal(t, "secret", s.TOTPSecret, "SECRET")
 			equal(t, "step", s.TOTPStep, int64(7))
 			s.TOTPSecret, s.RecoveryCodes = "", nil
@@ -141,7 +141,7 @@ var userTests = []test{
 		for range 8 {
 			all.Go(func() {
 				used := false
-				if _, err := f.ChangeSecondFactor(t.Context(), ops, made.ID, func(s *waypost.SecondFactor) error {
+				if _, err := f.ChangeSecondFactor(t.Context(), ops, made, func(s *waypost.SecondFactor) error {
 					if used = slices.Contains(s.RecoveryCodes, "a"); used {
 						s.RecoveryCodes = []string{"b"}
 					}
@@ -155,13 +155,13 @@ var userTests = []test{
 		equal(t, "uses of one code", uses.Load(), int64(1))
 
 		// Recovery codes go with the last factor.
-		changed = must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made.ID, func(s *waypost.SecondFactor) error {
+		changed = must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made, func(s *waypost.SecondFactor) error {
 			s.TOTPSecret, s.Passkeys = "", nil
 			return nil
 		}))
 		equal(t, "none", changed.SecondFactor, waypost.SecondFactor{})
 
-		must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made.ID, func(s *waypost.SecondFactor) error {
+		must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), ops, made, func(s *waypost.SecondFactor) error {
 			s.TOTPSecret = "ANOTHER"
 			return nil
 		}))
@@ -173,8 +173,31 @@ var userTests = []test{
 			equal(t, "ends of all sessions", removed.Sessions, sessions+1)
 		}
 		wantCode(t, f.RemoveSecondFactor(t.Context(), ops, "usr_none"), waypost.CodeNotFound)
-		_, err = f.ChangeSecondFactor(t.Context(), ops, "usr_none", func(*waypost.SecondFactor) error { return nil })
+		_, err = f.ChangeSecondFactor(t.Context(), ops, waypost.User{ID: "usr_none"}, func(*waypost.SecondFactor) error { return nil })
 		wantCode(t, err, waypost.CodeNotFound)
+	}},
+	{"sessions that are over", func(t *testing.T, f *fixture) {
+		made, _ := madeUser(t, f, person)
+		for name, end := range map[string]func() error{
+			"reset":    func() error { _, err := f.ResetUser(t.Context(), ops, made.ID); return err },
+			"disabled": func() error { return f.DisableUser(t.Context(), ops, made.ID) },
+			"ended":    func() error { return f.EndSessions(t.Context(), ops, made.ID) },
+		} {
+			seen := must[waypost.User](t)(f.User(t.Context(), made.ID))
+			ok(t, end())
+			after := must[waypost.User](t)(f.User(t.Context(), made.ID))
+			if _, err := f.ChangePassword(t.Context(), ops, seen, "late"); !errors.Is(err, waypost.ErrSessionOver) {
+				t.Errorf("%s: a new password: %v", name, err)
+			}
+			_, err := f.ChangeSecondFactor(t.Context(), ops, seen, func(s *waypost.SecondFactor) error {
+				s.TOTPSecret = "LATE"
+				return nil
+			})
+			if !errors.Is(err, waypost.ErrSessionOver) {
+				t.Errorf("%s: a new factor: %v", name, err)
+			}
+			equal(t, name+": the user", must[waypost.User](t)(f.User(t.Context(), made.ID)), after)
+		}
 	}},
 	{"reset and disable", func(t *testing.T, f *fixture) {
 		made, link := madeUser(t, f, person)

@@ -123,7 +123,7 @@ func testAuditedFactors(t *testing.T, f *fixture) {
 	change := func(change func(*waypost.SecondFactor)) {
 		t.Helper()
 		f.clock.Advance(time.Second)
-		must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), as(ada), ada.ID, func(s *waypost.SecondFactor) error {
+		must[waypost.User](t)(f.ChangeSecondFactor(t.Context(), as(ada), ada, func(s *waypost.SecondFactor) error {
 			change(s)
 			return nil
 		}))
