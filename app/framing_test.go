@@ -52,6 +52,7 @@ func doors(t *testing.T) map[string]door {
 	files, trust := tlsFiles(t)
 	console, admin := startConsole(t, func(*config.Config) {})
 	secured, _ := startConsole(t, func(cfg *config.Config) { cfg.TLS = files })
+	codec, _ := runCodec(t, codecConfig(t, newIssuer(t, nil).URL), io.Discard)
 	trust.NextProtos, trust.ServerName = []string{"http/1.1"}, "127.0.0.1"
 	sign := func(path, body string) (lines string) {
 		r := signature.Request{Method: "POST", Path: path, Headers: []signature.Header{{Name: "Host", Value: "h"}, {Name: "Content-Type", Value: "application/json"}}}
@@ -67,6 +68,7 @@ func doors(t *testing.T) map[string]door {
 		"gateway, signed import": {addr: g.addr, path: "/v1/leads/imports", sign: sign},
 		"console":                {addr: console, path: "/sign-in", sound: 401},
 		"console, HTTPS":         {addr: secured, path: "/journeys", trust: trust, sound: 303},
+		"codec":                  {addr: codec, path: "/decode", sound: 401},
 		"admin":                  {addr: admin, path: "/healthz", sound: 405},
 	}
 }

@@ -272,10 +272,7 @@ func TestAttemptsFillNoRedis(t *testing.T) {
 func TestLinkWithoutSecondFactor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	u, a := s.withApp(waypost.RoleAdmin)
-	own := s.guest()
-	own.signIn(u.Email, secret)
-	own.secondStep(codeOf(t, a.secret, 0))
+	own, u, a := s.inByBoth(waypost.RoleAdmin)
 	link, err := s.store.LinkUser(t.Context(), ops, u.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -437,10 +434,7 @@ func TestReplacedLink(t *testing.T) {
 func TestPassedWithoutFactor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	u, a := s.withApp(waypost.RoleAdmin)
-	own := s.guest()
-	own.signIn(u.Email, secret)
-	own.secondStep(codeOf(t, a.secret, 0))
+	own, u, _ := s.inByBoth(waypost.RoleAdmin)
 	thief := s.guest() // has the password alone
 	if thief.signIn(u.Email, secret); goesOn(thief) {
 		t.Fatal("there is no second step")

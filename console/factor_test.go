@@ -70,6 +70,16 @@ func (s *site) withApp(role waypost.Role) (waypost.User, app) {
 	return u, a
 }
 
+// inByBoth is a browser in which a new user of a role is signed in by password and app.
+func (s *site) inByBoth(role waypost.Role) (*visitor, waypost.User, app) {
+	s.t.Helper()
+	u, a := s.withApp(role)
+	v := s.guest()
+	v.signIn(u.Email, secret)
+	v.secondStep(codeOf(s.t, a.secret, 0))
+	return v, u, a
+}
+
 func (v *visitor) secondStep(code string) shown {
 	return v.post("/sign-in/second-factor", url.Values{"code": {code}})
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -149,22 +150,35 @@ func (v *visit) endSession() error {
 
 func (v *visit) endOtherSessions() error {
 	ctx := v.r.Context()
-	notes, err := v.Sessions.Of(ctx, v.user.ID)
-	if err != nil {
-		return away{err}
-	}
 	own := v.sessions.GetString(ctx, "id")
-	for id := range notes {
-		if id == own {
-			continue
-		}
-		if _, err := v.Sessions.End(ctx, v.user.ID, id); err != nil {
-			return away{err}
-		}
+	if _, err := v.endNoted(ctx, v.user.ID, func(id, _ string) bool { return id == own }); err != nil {
+		return err
 	}
 	if err := v.Users.RecordSignOut(ctx, v.by(), v.user.ID, waypost.SessionOthers); err != nil {
 		return err
 	}
 	v.flash("ok", v.t("account.othersEnded"))
 	return v.redirect(accountPath, nil)
+}
+
+// endNoted ends the sessions that are noted of an owner, but those that keep tells by their id and their
+// sealed note. It returns how many it has ended.
+func (v *visit) endNoted(ctx context.Context, owner string, keep func(id, sealed string) bool) (ended int, err error) {
+	notes, err := v.Sessions.Of(ctx, owner)
+	if err != nil {
+		return 0, away{err}
+	}
+	for id, sealed := range notes {
+		if keep(id, sealed) {
+			continue
+		}
+		was, err := v.Sessions.End(ctx, owner, id)
+		if err != nil {
+			return ended, away{err}
+		}
+		if was {
+			ended++
+		}
+	}
+	return ended, nil
 }

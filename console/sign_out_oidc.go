@@ -138,16 +138,8 @@ func (v *visit) endPendingByIssuer(ctx context.Context, token *oidc.LogoutToken)
 	if token.SessionID != "" {
 		owner = pendingOwner(v.issuer.Issuer, "", token.SessionID)
 	}
-	notes, err := v.Sessions.Of(ctx, owner)
-	if err != nil {
-		return away{err}
-	}
-	for id := range notes {
-		if _, err := v.Sessions.End(ctx, owner, id); err != nil {
-			return away{err}
-		}
-	}
-	return nil
+	_, err := v.endNoted(ctx, owner, func(string, string) bool { return false })
+	return err
 }
 
 // endByIssuer ends the sessions that a logout token names; none is no error.
@@ -201,28 +193,10 @@ func (v *visit) usersOfLogout(ctx context.Context, token *oidc.LogoutToken) ([]w
 
 // endOfSession ends the sessions of a user that began in a session of the issuer.
 func (v *visit) endOfSession(ctx context.Context, u waypost.User, sid string) (ended int, err error) {
-	notes, err := v.Sessions.Of(ctx, u.ID)
-	if err != nil {
-		return 0, away{err}
-	}
-	for id, sealed := range notes {
+	return v.endNoted(ctx, u.ID, func(_, sealed string) bool {
 		// One whose note cannot be read, since its key is gone, may be of that session, too.
-		if text, err := v.Keys.Open([]byte(sealed), notePurpose(u.ID)); err == nil {
-			var note sessionNote
-			if err := json.Unmarshal(text, &note); err != nil {
-				return ended, err
-			}
-			if note.SID != sid {
-				continue
-			}
-		}
-		was, err := v.Sessions.End(ctx, u.ID, id)
-		if err != nil {
-			return ended, away{err}
-		}
-		if was {
-			ended++
-		}
-	}
-	return ended, nil
+		text, err := v.Keys.Open([]byte(sealed), notePurpose(u.ID))
+		var note sessionNote
+		return err == nil && json.Unmarshal(text, &note) == nil && note.SID != sid
+	})
 }
