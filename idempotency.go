@@ -24,6 +24,7 @@ type Answer struct {
 type Claim struct {
 	ID    string // names key, application, stage, method, path and query
 	Token string // names the request that holds it
+	Scope Scope  // that the request acts in
 	// Answer makes the answer from what the method that has the effect returns.
 	Answer func(result any) (Answer, error)
 	// Kept tells that the answer was written with the effect.

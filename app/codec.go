@@ -71,6 +71,7 @@ func Codec(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		TLSConfig:         cert.tls("h2", "http/1.1"),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxCodecHeader,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		// Failed handshakes are mistakes of clients, and the texts hold their addresses.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

@@ -92,6 +92,7 @@ func (p *process) startConsole(ctx context.Context, gatewayURL string) (failed <
 		Handler: handler, TLSConfig: p.cert.tls("h2", "http/1.1"),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxConsoleHeader,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:       slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // failed handshakes are mistakes of clients
 	}
 	ended := make(chan error, 1)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"waypost/config"
 	"waypost/signature"
 )
@@ -283,5 +285,35 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 				t.Errorf("%s, %s: the proxy gets %v and %v, want 400 and the end of the connection", name, what, got, err)
 			}
 		}
+	}
+}
+
+// A connection of HTTP/2 has few requests under way, whoever sends them.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	files, trust := tlsFiles(t)
+	addr, _ := startConsole(t, func(cfg *config.Config) { cfg.TLS = files })
+	trust.NextProtos = []string{"h2"}
+	conn := door{addr: addr, trust: trust}.dial(t)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, ok := frame.(*http2.SettingsFrame)
+		if !ok || settings.IsAck() {
+			continue
+		}
+		if most, _ := settings.Value(http2.SettingMaxConcurrentStreams); most != maxStreams {
+			t.Errorf("%d requests at a time", most)
+		}
+		return
 	}
 }

@@ -27,6 +27,10 @@ type ports struct {
 	log    *slog.Logger
 }
 
+// maxStreams bounds the requests that one connection of HTTP/2 has under way: each holds some 20 KB, and
+// bounds of connections count one.
+const maxStreams = 16
+
 // newPorts decides how many connections the process holds. POSTs of a worker, and connections
 // kept for them, take up to three quarters of its descriptors; databases, Redis and Temporal less than an
 // eighth.

@@ -641,3 +641,63 @@ func TestPendingWithoutKey(t *testing.T) {
 		t.Errorf("the sign-in: HTTP %d, to %q", got.Status, got.To())
 	}
 }
+
+// A session of a password alone changes nothing by a body that was held back until its person has set up a
+// second factor.
+func TestHeldBodyBeforeFactor(t *testing.T) {
+	t.Parallel()
+	var users *lookingUp
+	s := newSite(t, func(o *Options) { users = &lookingUp{anyUsers: o.Users}; o.Users = users })
+	u := s.withPassword(waypost.RoleAdmin)
+	owner, stolen := s.signedIn(u, "curl/8.0"), s.signedIn(u, "curl/8.0")
+	got := stolen.held("POST", "/users", "application/x-www-form-urlencoded", "name=Late&email=late2@example.com&role=admin", users, func() error {
+		owner.post("/second-factor/prove", url.Values{"password": {secret}})
+		owner.setUp(t)
+		return nil
+	})
+	if _, err := s.store.UserByEmail(t.Context(), testOrg, "late2@example.com"); err == nil || got.Status != http.StatusSeeOther {
+		t.Errorf("HTTP %d, the user: %v", got.Status, err)
+	}
+}
+
+// Sign-ins of a user are in the audit log however many others fail before them from the address: refused
+// accounts of the issuer, and passwords that are right while the second factor is not shown.
+func TestHiddenSignIns(t *testing.T) {
+	t.Parallel()
+	p, s := oidcSite(t)
+	u, _ := s.user(waypost.RoleAdmin)
+	if got := p.visit(s.guest(), verified("ada", u.Email, "ops")); !got.in() {
+		t.Fatal(got.Status)
+	}
+	guarded, _ := s.withApp(waypost.RoleAdmin)
+	for range freeAddressTries + 1 {
+		s.guest().post("/sign-in/link", url.Values{"token": {"none"}})
+	}
+	for range 3 {
+		if got := p.visit(s.guest(), verified("eve", u.Email, "ops")); got.in() {
+			t.Fatal("let in")
+		}
+		if got := s.guest().signIn(guarded.Email, secret); got.To() != secondStepPath {
+			t.Fatal(got.Status)
+		}
+	}
+	lines := strings.Join(s.audited(), "\n")
+	for user, counts := range map[string]string{
+		" session.fail " + u.ID: `"reasons":{"subject":3},"tries":3}`, " session.pending " + guarded.ID: `"reasons":{"password":3},"tries":3}`,
+	} {
+		_, after, found := strings.Cut(lines, user)
+		if line, _, _ := strings.Cut(after, "\n"); !found || !strings.HasSuffix(line, counts) {
+			t.Errorf("%s: %s, want %s", user, line, counts)
+		}
+	}
+}
+
+// A form of somebody who is not signed in is short.
+func TestLongFormOfStranger(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	long := url.Values{"email": {strings.Repeat("a", maxUnknownBody)}}
+	if got := s.guest().post("/sign-in", long); got.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("HTTP %d", got.Status)
+	}
+}

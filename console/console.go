@@ -62,6 +62,8 @@ type Users interface {
 	EndSessions(ctx context.Context, by waypost.Caller, id string) error
 	// DeleteUser deletes a user for good; Conflict if no administrator would be left.
 	DeleteUser(ctx context.Context, by waypost.Caller, id string) error
+	// RecordPendingSignIn notes a sign-in of which the second factor is asked: by a password, ….
+	RecordPendingSignIn(ctx context.Context, by waypost.Author, userID, how string) error
 	// RecordFailedSignIn notes a sign-in that failed; userID is "" if no user has the address.
 	RecordFailedSignIn(ctx context.Context, by waypost.Author, userID, reason string) error
 }
@@ -229,3 +231,6 @@ func (c *console) headers(next http.Handler) http.Handler {
 
 // maxBody bounds a form, in bytes; the largest holds the definition of a journey.
 const maxBody = 1 << 20
+
+// maxUnknownBody bounds a form of somebody who is not signed in, in bytes.
+const maxUnknownBody = 64 << 10

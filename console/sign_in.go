@@ -147,11 +147,11 @@ func (v *visit) undoAddress(by tries) error {
 	return nil
 }
 
-// failed records a sign-in that failed, of a user or of an address that no user has. A sign-in without
-// a limit of tries is limited here by the client's address: beyond that nothing is recorded.
+// failed records a sign-in that failed, of a user or of an address that no user has. One of no user and
+// without a limit of tries is limited here by the client's address: beyond that nothing is recorded.
 func (v *visit) failed(userID, reason string) error {
 	ctx := v.r.Context()
-	if reason != waypost.FailedPassword && reason != waypost.FailedDisabled && reason != waypost.FailedSecondFactor {
+	if userID == "" && reason != waypost.FailedPassword && reason != waypost.FailedDisabled && reason != waypost.FailedSecondFactor {
 		wait, err := v.Attempts.Try(ctx, "failed "+v.address(), freeAddressTries)
 		if err != nil {
 			return away{err}

@@ -62,6 +62,9 @@ func (v *visit) proceed(u waypost.User, first firstStep, back string) error {
 }
 
 func (v *visit) askSecondFactor(u waypost.User, first firstStep, back string) error {
+	if err := v.Users.RecordPendingSignIn(v.r.Context(), v.by(), u.ID, first.By); err != nil {
+		return err
+	}
 	if err := v.suspend(u, first, back); err != nil {
 		return err
 	}

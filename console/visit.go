@@ -86,7 +86,8 @@ func (v *visit) mayCome() error {
 }
 
 // mayStill is asked once a body has come, which can take minutes: it finds session and user again, and
-// refuses a session that was ended meanwhile, and a user who was disabled, reset or given a lower role.
+// refuses a session that was ended or lacks a second factor now, and a user who was disabled, reset or
+// given a lower role.
 func (v *visit) mayStill() error {
 	ctx := v.r.Context()
 	token := v.sessions.Token(ctx)
@@ -110,6 +111,9 @@ func (v *visit) mayStill() error {
 	if err != nil {
 		return err
 	}
+	if v.lacksFactor(u) {
+		return errSignIn
+	}
 	v.user = u
 	return v.mayCome()
 }
@@ -128,6 +132,9 @@ func (v *visit) body() ([]byte, error) {
 func (v *visit) readForm() error {
 	if v.r.Method != http.MethodPost {
 		return nil
+	}
+	if v.user.ID == "" {
+		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxUnknownBody)
 	}
 	err := v.r.ParseForm()
 	if err == nil {

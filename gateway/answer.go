@@ -79,7 +79,11 @@ func (ans answer) kept() (waypost.Answer, error) {
 	return out, err
 }
 
-// leadsIn lists the leads that the JSON of an answer tells of: the values of its members leadsId.
+// madeUp are the members of answers whose content clients and receivers make up: a leadsId in there is no lead.
+var madeUp = []string{"customFields", "params", "properties", "draft", "definition", "body"}
+
+// leadsIn lists the leads that the JSON of an answer tells of: the values of its members leadsId, but in
+// what is madeUp.
 func leadsIn(body []byte) (leads []int64) {
 	var walk func(v any)
 	walk = func(v any) {
@@ -90,8 +94,10 @@ func leadsIn(body []byte) (leads []int64) {
 					leads = append(leads, id)
 				}
 			}
-			for _, member := range v {
-				walk(member)
+			for name, member := range v {
+				if !slices.Contains(madeUp, name) {
+					walk(member)
+				}
 			}
 		case []any:
 			for _, each := range v {

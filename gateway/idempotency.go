@@ -36,15 +36,19 @@ const (
 // claimKey finds the answer of an earlier request with the same Idempotency-Key,
 // or takes the key for this one.
 func (a *api) claimKey(ctx context.Context, r *request) error {
-	key, given := r.signed().Header(headerIdempotencyKey)
-	if given == 0 || r.method != fiber.MethodPost {
+	key, given := r.header(headerIdempotencyKey), r.sent(headerIdempotencyKey)
+	if !given || r.method != fiber.MethodPost {
 		return nil
 	}
 	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return waypost.Errorf(waypost.CodeBadRequest, headerIdempotencyKey, "the Idempotency-Key must be 1 to %d printable ASCII characters", maxIdempotencyKey)
 	}
-	scope := sha256.Sum256([]byte(strings.Join([]string{r.app.ID, string(r.scope.Stage), r.method, r.path, r.query, key}, "\x00")))
-	claim := &waypost.Claim{ID: hex.EncodeToString(scope[:]), Token: signature.NewNonce()}
+	// What the signature does not tell apart is one key: else somebody in between could make two of a
+	// call that is sent again.
+	scope := sha256.Sum256([]byte(strings.Join([]string{
+		r.app.ID, string(r.scope.Stage), r.method, r.path, signature.CanonicalQuery(r.query), key,
+	}, "\x00")))
+	claim := &waypost.Claim{ID: hex.EncodeToString(scope[:]), Token: signature.NewNonce(), Scope: r.scope}
 	kept, err := a.Keys.ClaimKey(ctx, claim, []byte(r.claim.BodyHash))
 	if err != nil {
 		return err

@@ -200,3 +200,61 @@ func TestIdempotencyKeyAfterErasure(t *testing.T) {
 		t.Errorf("Redis holds the person: %s", dump)
 	}
 }
+
+// What somebody in between can change without breaking the signature makes no second call of one that is sent
+// again with its Idempotency-Key.
+func TestKeyInTheNetwork(t *testing.T) {
+	t.Parallel()
+	for name, tamper := range map[string]func(*http.Request){
+		"an empty piece of the query": func(r *http.Request) { r.URL.RawQuery = "&" },
+		"two blanks in the key":       func(r *http.Request) { r.Header.Set("Idempotency-Key", "key  1") },
+	} {
+		f := newFixture(t)
+		c := withKey(call{method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"Ada"}}`}, "key 1")
+		f.do(c).expect(t, http.StatusCreated)
+		c.tamper = tamper
+		if got := f.do(c); got.status != http.StatusCreated || got.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%s: HTTP %d, not replayed", name, got.status)
+		}
+		if items := f.get("/v1/leads").json["items"].([]any); len(items) != 1 {
+			t.Errorf("%s: there are %d leads", name, len(items))
+		}
+	}
+	f := newFixture(t)
+	c := call{
+		method: "POST", target: "/v1/leads", body: `{"businessParam":{"name":"Ada"}}`, headers: map[string]string{"X-Cloud-Actor": "Ada L"},
+		tamper: func(r *http.Request) { r.Header.Set("X-Cloud-Actor", "Ada  L") },
+	}
+	id := f.do(c).expect(t, http.StatusCreated).header.Get("X-Request-Id")
+	if entries := f.entriesOf(id); len(entries) != 1 || entries[0].Actor != "Ada L" {
+		t.Errorf("the audit log has %+v", entries)
+	}
+}
+
+// A member leadsId that a client makes up names no lead: an answer is kept whatever becomes of leads of
+// another organisation.
+func TestMadeUpLeads(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := f.otherOrg()
+	foreign := other.newLead("Bea")
+	c := withKey(call{
+		method: "POST", target: "/v1/leads", body: fmt.Sprintf(`{"businessParam":{"name":"Ada","customFields":{"leadsId":%d}}}`, foreign),
+	}, "k")
+	draft := withKey(call{method: "POST", target: "/v1/journeys", body: fmt.Sprintf(`{"name":"J","leadsId":%d}`, foreign)}, "d")
+	replays := func(when string) {
+		for _, c := range []call{c, draft} {
+			if got := f.do(c); got.status != http.StatusCreated || got.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("%s: %s: HTTP %d, not replayed: %s", when, c.target, got.status, got.raw)
+			}
+		}
+	}
+	f.do(c).expect(t, http.StatusCreated)
+	f.do(draft).expect(t, http.StatusCreated)
+	replays("while there is such a lead")
+	erased := other.do(call{method: "DELETE", target: fmt.Sprintf("/v1/leads/%d", foreign), headers: map[string]string{"Prefer": "return=representation"}})
+	if erased.status != http.StatusOK || !strings.Contains(erased.raw, `"answers":0`) {
+		t.Errorf("the erasure: HTTP %d %s", erased.status, erased.raw)
+	}
+	replays("after its erasure")
+}

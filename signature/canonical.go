@@ -66,18 +66,18 @@ func (r Request) Header(name string) (value string, count int) {
 // Canonical is the canonical request over the signed header names, which must be
 // in lower case and sorted, and the body's hash.
 func Canonical(r Request, signed []string, bodyHash string) string {
-	lines := []string{r.Method, r.Path, canonicalQuery(r.Query)}
+	lines := []string{r.Method, r.Path, CanonicalQuery(r.Query)}
 	for _, name := range signed {
 		value, _ := r.Header(name)
-		lines = append(lines, name+":"+canonicalValue(value))
+		lines = append(lines, name+":"+CanonicalValue(value))
 	}
 	lines = append(lines, "", strings.Join(signed, ";"), bodyHash)
 	return strings.Join(lines, "\n")
 }
 
-// canonicalQuery sorts the raw pieces of a query bytewise and gives a bare piece
-// its '='.
-func canonicalQuery(raw string) string {
+// CanonicalQuery sorts the raw pieces of a query bytewise, drops empty ones and gives a bare piece
+// its '='. Queries that it makes the same have the same signature.
+func CanonicalQuery(raw string) string {
 	pieces := slices.DeleteFunc(strings.Split(raw, "&"), func(p string) bool { return p == "" })
 	for i, p := range pieces {
 		if !strings.Contains(p, "=") {
@@ -88,9 +88,9 @@ func canonicalQuery(raw string) string {
 	return strings.Join(pieces, "&")
 }
 
-// canonicalValue trims a header value and writes inner runs of ASCII white space as
-// one blank.
-func canonicalValue(v string) string {
+// CanonicalValue trims a header value and writes inner runs of ASCII white space as
+// one blank. Values that it makes the same have the same signature.
+func CanonicalValue(v string) string {
 	return strings.Join(strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(" \t\r\n\v\f", r) }), " ")
 }
 

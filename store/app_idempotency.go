@@ -161,23 +161,24 @@ func (s *Store) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans
 	if n == 0 || err != nil || len(ans.Leads) == 0 {
 		return n, err
 	}
-	return n, s.nameLeads(ctx, tx, c.ID, ans.Leads)
+	return n, s.nameLeads(ctx, tx, c, ans.Leads)
 }
 
-// nameLeads notes the leads that an answer tells of. The answer is erased at once if one of
+// nameLeads notes the leads of the claim's scope that an answer tells of. The answer is erased at once if one of
 // them is deleted: whoever deletes a lead waits for this transaction, or comes before it.
-func (s *Store) nameLeads(ctx context.Context, tx bun.Tx, key string, leads []int64) error {
+func (s *Store) nameLeads(ctx context.Context, tx bun.Tx, c *waypost.Claim, leads []int64) error {
 	var there []int64
-	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("leads_id IN (?)", bun.List(leads)).Order("leads_id")
+	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Order("leads_id").
+		Where("org = ? AND stage = ? AND leads_id IN (?)", c.Scope.Org, c.Scope.Stage, bun.List(leads))
 	if err := s.lockFor(q, forKey).Scan(ctx, &there); err != nil {
 		return fmt.Errorf("look for the leads of an answer: %w", err)
 	}
 	if len(there) < len(distinct(leads)) {
-		return eraseKeys(ctx, tx, []string{key})
+		return eraseKeys(ctx, tx, []string{c.ID})
 	}
 	rows := make([]answerLeadRow, len(there))
 	for i, lead := range there {
-		rows[i] = answerLeadRow{LeadsID: lead, KeyID: key}
+		rows[i] = answerLeadRow{LeadsID: lead, KeyID: c.ID}
 	}
 	_, err := tx.NewInsert().Model(&rows).On("CONFLICT DO NOTHING").Exec(ctx)
 	return err

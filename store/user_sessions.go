@@ -42,22 +42,22 @@ func (s *Store) recordSession(ctx context.Context, author waypost.Author, action
 	})
 }
 
-// Failed sign-ins of one user within failTime are one entry, and those of addresses that no user has are
-// another one for all: strangers cannot fill the log.
+// Failed sign-ins of one user within failTime are one entry, those that a second factor was asked of are
+// another one, and those of addresses that no user has one for all: strangers cannot fill the log.
 const (
 	failTime         = time.Hour
 	maxFailAddresses = 20
 )
 
-// failedSignIns is what the entry tells of them.
-type failedSignIns struct {
+// signInTries is what the entry tells of them.
+type signInTries struct {
 	Addresses []string       `json:"addresses"` // of clients, the first maxFailAddresses
 	Last      string         `json:"last"`      // when the last one was; the entry is of the first one's time
-	Reasons   map[string]int `json:"reasons"`   // tries by what was wrong
+	Reasons   map[string]int `json:"reasons"`   // tries by what was wrong, or by what was right
 	Tries     int            `json:"tries"`
 }
 
-func (f *failedSignIns) add(reason, address string, at time.Time) {
+func (f *signInTries) add(reason, address string, at time.Time) {
 	f.Tries++
 	if f.Reasons == nil {
 		f.Reasons = map[string]int{}
@@ -73,6 +73,17 @@ func (f *failedSignIns) add(reason, address string, at time.Time) {
 // user has the address. The entry has no actor: who tried is not known.
 func (s *Store) RecordFailedSignIn(ctx context.Context, author waypost.Author, userID, reason string) (err error) {
 	defer wrap(&err, "record a failed sign-in")
+	return s.countSignIn(ctx, author, "session.fail", userID, reason)
+}
+
+// RecordPendingSignIn counts, in an entry of its own, a sign-in of which the second factor is asked: by a
+// password, a link or an issuer. If it is shown, RecordSignIn follows.
+func (s *Store) RecordPendingSignIn(ctx context.Context, author waypost.Author, userID, by string) (err error) {
+	defer wrap(&err, "record a pending sign-in")
+	return s.countSignIn(ctx, author, "session.pending", userID, by)
+}
+
+func (s *Store) countSignIn(ctx context.Context, author waypost.Author, action, userID, reason string) error {
 	author.Actor = ""
 	author = inOrg(author, author.Org)
 	target := userID
@@ -83,14 +94,14 @@ func (s *Store) RecordFailedSignIn(ctx context.Context, author waypost.Author, u
 		now := s.time()
 		var rows []auditRow
 		q := tx.NewSelect().Model(&rows).Where("org = ? AND stage = ? AND target = ?", author.Org, author.Stage, cleanText(target)).
-			Where("id >= ? AND action = ?", firstAudit(now.Add(-failTime)), "session.fail").Order("id").Limit(1)
+			Where("id >= ? AND action = ?", firstAudit(now.Add(-failTime)), action).Order("id").Limit(1)
 		if err := s.lock(q, "au").Scan(ctx); err != nil {
 			return err
 		}
-		var all failedSignIns
+		var all signInTries
 		if len(rows) == 0 {
 			all.add(reason, author.Address, now)
-			return s.audit(ctx, tx, &author, "session.fail", target, nil, all)
+			return s.audit(ctx, tx, &author, action, target, nil, all)
 		}
 		if err := json.Unmarshal([]byte(*rows[0].Became), &all); err != nil {
 			return err
