@@ -25,13 +25,22 @@ type folder struct {
 }
 
 var importTable = map[string]folder{
-	".":         {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}, also: []string{"golang.org/x/text"}},
-	"journey":   {ours: []string{"."}, third: []string{"github.com/google/cel-go"}, also: []string{lru, "golang.org/x/text"}}, // letters and currencies of templates
-	"signature": {},
-	"client":    {ours: []string{".", "signature"}},
-	"listen":    {},
-	"webhook":   {ours: []string{"."}, also: []string{lru}},
-	"store":     {ours: []string{".", "segment"}, third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"}, also: []string{lru}},
+	".": {third: []string{"github.com/nyaruka/phonenumbers", "golang.org/x/net/idna"}, also: []string{"golang.org/x/text"}},
+	"journey": {
+		ours: []string{"."}, third: []string{"github.com/google/cel-go"},
+		also: []string{lru, "golang.org/x/text"}, // letters and currencies of templates
+	},
+	// Data: schemas, tables and pages are made of it.
+	"journey/nodes": {},
+	"signature":     {},
+	"client":        {ours: []string{".", "signature"}},
+	"listen":        {},
+	"webhook":       {ours: []string{"."}, also: []string{lru}},
+	"store": {
+		ours:  []string{".", "segment"},
+		third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"},
+		also:  []string{lru},
+	},
 	"searchsvc": {
 		ours: []string{"."},
 		third: []string{

@@ -1,7 +1,6 @@
 package journey
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -121,64 +120,28 @@ func (c *checker) node(i int, path string) {
 	for _, e := range n.edges() {
 		c.reference(path+"."+e.member, e.to)
 	}
-	switch n.Type {
-	case Touchpoint:
-		c.touchpoint(n, path)
-	case Delay:
-		c.wait(n.For, path+".for")
-	case WaitForEvent:
-		c.event(i, path)
-	case WaitFor:
-		c.wait(n.Timeout, path+".timeout")
-		if c.room(path+".when", n.When) {
-			c.condition(n.When, c.d.conditions[i]()[0], path+".when")
-		}
-	case WaitUntil:
-		c.waitUntil(n, path)
-	case Branch:
-		c.branch(i, path)
-	case Split:
-		c.split(n, path)
-	case Enroll:
-		c.enroll(n, path)
-	case UpdateLead:
-		c.updateLead(n, path+".set")
-	case Emit:
-		c.eventName(n.Event, path+".event")
-		c.emit(n, path+".properties")
-	case Exit:
+	kindOf(n.Type).check(c, i, n, path)
+}
+
+// webhook checks that a webhook exists, if that is known.
+func (c *checker) webhook(id, path string) {
+	switch {
+	case id == "":
+		c.p.Add(waypost.DetailNullValue, path, "must name a webhook")
+	case c.webhookExists != nil && !c.webhookExists(id):
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no webhook %q", waypost.Clip(id, 64))
 	}
 }
 
-// touchpoint checks that the webhook exists, if that is known, and that each param is a number or a
-// template that compiles.
-func (c *checker) touchpoint(n Node, path string) {
+// journey checks that a journey exists, if that is known.
+func (c *checker) journey(id, path string) {
 	switch {
-	case n.Webhook == "":
-		c.p.Add(waypost.DetailNullValue, path+".webhook", "must name a webhook")
-	case c.webhookExists != nil && !c.webhookExists(n.Webhook):
-		c.p.Add(waypost.DetailOutOfRange, path+".webhook", "there is no webhook %q", waypost.Clip(n.Webhook, 64))
-	}
-	path += ".params"
-	c.atMost(len(n.Params), MaxParams, path, "a touchpoint has at most %d params, not %d")
-	for _, name := range slices.Sorted(maps.Keys(n.Params)) {
-		at := path + "." + waypost.Clip(name, 64)
-		if length := utf8.RuneCountInString(name); length < 1 || length > 64 {
-			c.p.Add(waypost.DetailTooLong, at, "a param's name has 1 to 64 characters")
-		}
-		param := n.Params[name]
-		if number, ok := param.Number(); ok {
-			if len(number) > 64 {
-				c.p.Add(waypost.DetailTooLong, at, "a number has at most 64 characters")
-			}
-			continue
-		}
-		text, ok := param.Text()
-		if !ok {
-			c.p.Add(waypost.DetailInvalidType, at, "must be a string or a number")
-			continue
-		}
-		c.template(text, at)
+	case id == "":
+		c.p.Add(waypost.DetailNullValue, path, "must name a journey")
+	case !isName(id, "_-"):
+		c.p.Add(waypost.DetailInvalidFormat, path, "must be the id of a journey")
+	case c.journeyExists != nil && !c.journeyExists(id):
+		c.p.Add(waypost.DetailOutOfRange, path, "there is no journey %q", waypost.Clip(id, 64))
 	}
 }
 
@@ -197,50 +160,11 @@ func (c *checker) wait(written, path string) {
 	}
 }
 
-func (c *checker) event(i int, path string) {
-	n := c.d.body.Nodes[i]
-	c.wait(n.Timeout, path+".timeout")
-	if n.Since != "" && !n.SinceEnrollment() {
-		c.p.Add(waypost.DetailOutOfRange, path+".since", "must be enrollment, or absent: since the lead came to the node")
-	}
-	at := func(int) string { return path }
-	if len(n.Events) > 0 {
-		at = func(j int) string { return path + "." + element("events", j) }
-		for _, m := range []struct{ name, value string }{{"event", n.Event}, {"when", n.When}, {"next", n.Next}} {
-			if m.value != "" {
-				c.p.Add(waypost.DetailOutOfRange, path+"."+m.name, "stands in each of events")
-			}
-		}
-	}
-	c.atMost(len(n.Events), MaxAwaited, path+".events", "a waitForEvent has at most %d events, not %d")
-	for j, a := range n.awaited() {
-		c.eventName(a.Event, at(j)+".event")
-		if a.When != "" && c.room(at(j)+".when", a.When) {
-			c.condition(a.When, c.d.conditions[i]()[j], at(j)+".when")
-		}
-	}
-}
-
 func (c *checker) eventName(name, path string) {
 	if name == "" {
 		c.p.Add(waypost.DetailNullValue, path, "must name an event")
 	} else if !isName(name, "_-.") {
 		c.p.Add(waypost.DetailInvalidFormat, path, "must be 1 to 64 letters, digits, _, - and .")
-	}
-}
-
-func (c *checker) branch(i int, path string) {
-	n := c.d.body.Nodes[i]
-	cases := n.Cases
-	if len(cases) == 0 {
-		c.p.Add(waypost.DetailNullValue, path+".cases", "a branch has at least one case")
-	}
-	c.atMost(len(cases), MaxCases, path+".cases", "a branch has at most %d cases, not %d")
-	if !c.room(path+".cases", n.conditions()...) {
-		return
-	}
-	for j, compiled := range c.d.conditions[i]() {
-		c.condition(cases[j].When, compiled, path+"."+element("cases", j)+".when")
 	}
 }
 

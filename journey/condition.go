@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // fields is the type of an object.
@@ -100,12 +101,13 @@ type condition struct {
 // compileAll compiles the conditions of a node.
 func (d *Definition) compileAll(n Node) []condition {
 	env := conditionEnv
-	if n.Type == WaitForEvent {
+	ofEvents := n.Description().Waits == nodes.ForEvent
+	if ofEvents {
 		env = eventEnv
 	}
 	var all []condition
 	for _, source := range n.conditions() {
-		if source == "" && n.Type == WaitForEvent {
+		if source == "" && ofEvents {
 			all = append(all, condition{})
 			continue
 		}

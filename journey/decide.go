@@ -19,108 +19,19 @@ import (
 // tests on a busy machine.
 var maxDecide = time.Second
 
-// Decide evaluates the cases of a branch in their order and returns the index of
-// the first that is true, -1 if none is. A case that errors or meets a missing
-// value is false. reason says which arm it is and why, such as "case 2: lead.gender
-// == 1 → true; case 1: error: no such key" or "otherwise; case 1: lead.gender == 1 →
-// false". It has the results of all parts of the case that is true, and the errors of
-// the cases before it; if none is true, the results of all cases. It holds no values but
-// those of touchpoints.
-func (d *Definition) Decide(node string, f Facts) (arm int, reason string) {
-	i, ok := d.index[node]
-	if !ok || d.body.Nodes[i].Type != Branch {
-		return -1, "otherwise; error: not a branch"
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
-	defer cancel()
-	vars := conditionVariables(&f)
-	reasons, faults := []string{"otherwise"}, []string{}
-	for j, c := range d.conditions[i]() {
-		v := c.holds(ctx, vars)
-		result := caseName(j) + ": " + c.reason(v, &f)
-		if v.yes {
-			return j, waypost.Clip(strings.Join(append([]string{result}, faults...), "; "), maxWhy)
-		}
-		reasons = append(reasons, result)
-		if v.fault != "" {
-			faults = append(faults, caseName(j)+": "+errorPrefix+v.fault)
-		}
-	}
-	return -1, waypost.Clip(strings.Join(reasons, "; "), maxWhy)
-}
-
-// DecideAt decides a branch, a waitUntil or a split for the lead of the facts, which
-// stands there at now, and returns the input that tells Step of it. It reads no
-// clock; where the same lead may come again at nearly the same time, as in a
-// loop, now must not be before the end of the last wait. Any other node is an
-// error: enroll, updateLead and emit are decided by doing what they say.
+// DecideAt decides how the lead of the facts goes on, which stands at now at a node that is
+// decided by what is known of the lead, such as a branch, a waitUntil or a split, and returns
+// the input that tells Step of it. It reads no clock; where the same lead may come again at
+// nearly the same time, as in a loop, now must not be before the end of the last wait. Any other
+// node is an error: enroll, updateLead and emit are decided by doing what they say.
 func (d *Definition) DecideAt(node string, f Facts, now time.Time) (Input, error) {
-	in := Input{Kind: InputDecided, At: now}
 	n, _ := d.Node(node)
-	switch n.Type {
-	case Branch:
-		f.Now = now
-		in.Arm, in.Reason = d.Decide(node, f)
-	case WaitUntil:
-		in.Until, in.Reason = NextInstant(n, f.Lead, now)
-		in.Reason = n.dateReason(in.Reason)
-	case Split:
-		in.Arm = SplitArm(f.JourneyID, node, f.Lead.LeadsID, n.Weights())
-		in.Reason = n.armReason(in.Arm)
-	default:
-		return Input{}, fmt.Errorf("decide node: %q is no branch, waitUntil or split", waypost.Clip(node, 64))
+	if t := n.Description(); t.Enters != PhaseDecide || t.Acts {
+		return Input{}, fmt.Errorf("decide node: %q is not decided by what is known of the lead", waypost.Clip(node, 64))
 	}
+	in := kindOf(n.Type).decide(d, n, f, now)
+	in.Kind, in.At = InputDecided, now
 	return in, nil
-}
-
-// Matches returns which of the events that a waitForEvent node waits for an event is, as
-// an index: the first that has its name and whose condition is true, or that has none; -1 if
-// it is none of them. Facts hold the event's properties, and the time of the look at it.
-// reason says why, as Decide does, such as "event purchase: event.amount > 100 → false";
-// it is empty where there is no condition. It never holds a value of the event.
-func (d *Definition) Matches(node, event string, f Facts) (which int, reason string) {
-	i, ok := d.index[node]
-	if !ok || d.body.Nodes[i].Type != WaitForEvent {
-		return -1, errorPrefix + "not a wait for an event"
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
-	defer cancel()
-	var vars map[string]any
-	var reasons []string
-	for j, a := range d.body.Nodes[i].awaited() {
-		if a.Event != event {
-			continue
-		}
-		if a.When == "" {
-			return j, ""
-		}
-		if vars == nil {
-			vars = conditionVariables(&f)
-			vars[varEvent] = native(plainObject(f.Event))
-		}
-		compiled := d.conditions[i]()[j]
-		v := compiled.holds(ctx, vars)
-		result := "event " + event + ": " + compiled.reason(v, &f)
-		if v.yes {
-			return j, waypost.Clip(result, maxWhy)
-		}
-		reasons = append(reasons, result)
-	}
-	return -1, waypost.Clip(strings.Join(reasons, "; "), maxWhy)
-}
-
-// Holds tells whether the condition of a waitFor node is true now. reason says why, as
-// Decide does, such as "lead.customFields.plan == 'pro' → false".
-func (d *Definition) Holds(node string, f Facts) (yes bool, reason string) {
-	i, ok := d.index[node]
-	if !ok || d.body.Nodes[i].Type != WaitFor {
-		return false, errorPrefix + "not a wait for a condition"
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxDecide)
-	defer cancel()
-	c := d.conditions[i]()[0]
-	v := c.holds(ctx, conditionVariables(&f))
-	return v.yes, waypost.Clip(c.reason(v, &f), maxWhy)
 }
 
 // Awaited names the events that can make the condition of a waitFor node true: those that it asks

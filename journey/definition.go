@@ -13,19 +13,11 @@ import (
 	"waypost/journey/liquid"
 )
 
-// Limits of a definition.
+// Limits of a definition; package nodes has those of the members of nodes.
 const (
 	MaxDefinition    = 256 << 10 // bytes of the canonical form
 	MaxNodes         = 200
-	MaxCases         = 50   // of one branch
 	MaxConditions    = 1000 // of the entry, the goal and all nodes
-	MaxParams        = 64   // of one touchpoint
-	MaxArms          = 20   // of one split, at least 2
-	MaxAwaited       = 20   // events of one waitForEvent
-	MaxSet           = 64   // fields of one updateLead
-	MaxProperties    = 64   // of one emit
-	MaxWeight        = 10_000
-	MaxWinnerLeads   = 10_000_000
 	MaxExits         = 20
 	MaxCap           = 1000 // touchpoints of a frequency cap
 	MaxName          = 200

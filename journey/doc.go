@@ -14,8 +14,10 @@
 //   - the definition: definition.go, node.go, comment.go, parse.go, param.go
 //   - what is wrong with one: check.go, check_times.go, graph.go
 //   - the interpreter: state.go, step.go, move.go, effect.go
+//   - what is done at the nodes of each type: kind.go, kind_touchpoint.go, kind_delay.go, kind_wait_until.go, kind_wait_for_event.go,
+//     kind_wait_for.go, kind_branch.go, kind_split.go, kind_enroll.go, kind_update_lead.go, kind_emit.go; package nodes describes them
 //   - what begins it by itself: entry.go
-//   - what activities evaluate for it: decide.go, facts.go, wait_until.go, look.go, quiet.go, split.go, clock.go, goal.go
+//   - what activities evaluate for it: decide.go, facts.go, wait_until.go, look.go, quiet.go, clock.go, goal.go
 //   - conditions in CEL: condition.go, celsyntax.go, celrewrite.go, celtypes.go, celparts.go, celnumbers.go, celfunctions.go, celtime.go, celrecord.go,
 //     celdecorators.go, celcost.go
 //   - conditions of segments: segment.go

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"waypost"
 )
@@ -182,62 +181,6 @@ func (r *renderer) words(v any) (any, error) {
 		return v.String(), nil
 	}
 	return v, nil
-}
-
-// updateLead checks the fields, and values without a template against what a lead may hold: those are
-// wrong for every lead.
-func (c *checker) updateLead(n Node, path string) {
-	before := len(c.p)
-	if len(n.Set) == 0 {
-		c.p.Add(waypost.DetailNullValue, path, "must name the fields to set")
-	}
-	c.atMost(len(n.Set), MaxSet, path, "an updateLead sets at most %d fields, not %d")
-	for _, name := range n.Fields() {
-		at := path + "." + waypost.Clip(name, 80)
-		if !isCustomField(name) && !waypost.IsLeadField(name) {
-			c.p.Add(waypost.DetailOutOfRange, at, "must be customFields.NAME, or a field of the lead that holds a text or a number")
-		}
-		switch v := n.Set[name].value.(type) {
-		case string:
-			c.template(v, at)
-		case map[string]any, []any:
-			c.p.Add(waypost.DetailInvalidType, at, "must be a string, a number, a boolean or null")
-		}
-	}
-	if len(c.p) > before {
-		return
-	}
-	// A template may render to anything that its field holds, so it is left out.
-	d := Definition{body: body{Nodes: []Node{{ID: n.ID, Type: UpdateLead, Set: map[string]Param{}}}}, index: map[string]int{n.ID: 0}, templates: newTemplates()}
-	for name, p := range n.Set {
-		if text, ok := p.Text(); !ok || !strings.Contains(text, "{{") && !strings.Contains(text, "{%") {
-			d.body.Nodes[0].Set[name] = p
-		}
-	}
-	patch, err := d.LeadPatch(n.ID, Facts{})
-	if err == nil {
-		_, _, err = patch.Change(waypost.LeadFields{Name: "-"}, "", endOfTime)
-	}
-	var refused *waypost.Error
-	if errors.As(err, &refused) {
-		for _, detail := range refused.Details {
-			c.p.Add(detail.Code, path+"."+detail.Target, "%s", detail.Message)
-		}
-		if len(refused.Details) == 0 {
-			c.p.Add(waypost.DetailOutOfRange, path+"."+refused.Target, "%s", strings.TrimPrefix(refused.Message, refused.Target+": "))
-		}
-	}
-}
-
-func (c *checker) emit(n Node, path string) {
-	c.atMost(len(n.Properties), MaxProperties, path, "an event has at most %d properties, not %d")
-	for _, name := range slices.Sorted(maps.Keys(n.Properties)) {
-		at := path + "." + waypost.Clip(name, 64)
-		if name == "" || utf8.RuneCountInString(name) > 64 {
-			c.p.Add(waypost.DetailTooLong, at, "a property's name has 1 to 64 characters")
-		}
-		c.templates(n.Properties[name].value, at)
-	}
 }
 
 // templates checks the texts and the numbers of a value.

@@ -68,27 +68,10 @@ func (d *Definition) ReachedAtOnce(id string) bool {
 		if !ok {
 			return false
 		}
-		ways := []string{n.Next}
-		switch n.Type {
-		case Branch:
-			ways = []string{n.Otherwise}
-			for _, c := range n.Cases {
-				ways = append(ways, c.Next)
-			}
-		case Split:
-			ways = nil
-			for _, a := range n.Arms {
-				ways = append(ways, a.Next)
-			}
-		case UpdateLead, Emit:
-			if n.OnFailure != "" {
-				ways = append(ways, n.OnFailure)
-			}
-		case Enroll:
-		default:
+		if t := n.Description(); t.Enters != PhaseDecide || t.Waits != "" {
 			return false
 		}
-		known[from] = !slices.ContainsFunc(ways, func(to string) bool { return !leads(to) })
+		known[from] = !slices.ContainsFunc(n.Ways(), func(way waypost.Edge) bool { return !leads(way.Next) })
 		return known[from]
 	}
 	return leads(d.body.Start)
@@ -195,33 +178,6 @@ func (c *checker) goal() {
 	}
 	if g.Value != "" && c.room("goal.value", g.Value) {
 		c.condition(g.Value, c.d.goal().value, "goal.value")
-	}
-}
-
-// winner checks when a split compares its arms.
-func (c *checker) winner(w *Winner, path string) {
-	if w == nil {
-		return
-	}
-	switch {
-	case w.By == "":
-		c.p.Add(waypost.DetailNullValue, path+".by", "must be goal")
-	case w.By != byGoal:
-		c.p.Add(waypost.DetailOutOfRange, path+".by", "must be goal")
-	case c.d.body.Goal == nil:
-		c.p.Add(waypost.DetailOutOfRange, path+".by", "the journey has no goal")
-	}
-	switch {
-	case w.After != "" && w.Leads != 0:
-		c.p.Add(waypost.DetailInvalidFormat, path+".leads", "must not stand beside after")
-	case w.After != "":
-		if after, ok := c.duration(w.After, path+".after", "48h or P2D"); ok && (after < time.Second || after > MaxAfter) {
-			c.p.Add(waypost.DetailOutOfRange, path+".after", "must be between 1s and 366 days")
-		}
-	case w.Leads != 0:
-		c.number(w.Leads, MaxWinnerLeads, path+".leads")
-	default:
-		c.p.Add(waypost.DetailNullValue, path+".after", "must be a duration such as 48h, unless leads is given")
 	}
 }
 

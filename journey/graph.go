@@ -44,8 +44,8 @@ func (c *checker) loops() {
 	}
 	after := c.edges(func(i int, e edge, next int) bool {
 		from, to := nodes[i], nodes[next]
-		waited := from.waitsOn(e.member) && !(answered(from) && e.member != "onTimeout")
-		return c.isNode(i) && !waited && !(to.waits() && !answered(to))
+		waited := kindOf(from.Type).waitsOn(from, e.member) && !(answered(from) && e.member != "onTimeout")
+		return c.isNode(i) && !waited && !(kindOf(to.Type).waits(to) && !answered(to))
 	})
 	before := make([][]int, len(nodes))
 	for i := range after {

@@ -2,7 +2,6 @@ package journey
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"waypost"
@@ -30,24 +29,8 @@ func Moved(from, to *Definition, s State, node string, at time.Time, reason stri
 		return Input{}, fmt.Errorf("move enrollment: %w", lacks(node))
 	}
 	in := Input{Kind: InputMoved, At: at, Node: node, Reason: reason}
-	if sameWait(before, after) {
+	if before.Type == after.Type && kindOf(before.Type).sameWait(before, after) {
 		in.Until = s.Until
 	}
 	return in, nil
-}
-
-// sameWait tells whether two nodes wait for the same time.
-func sameWait(a, b Node) bool {
-	if a.Type != b.Type {
-		return false
-	}
-	switch a.Type {
-	case Delay, WaitForEvent, WaitFor:
-		before, err := a.wait()
-		after, err2 := b.wait()
-		return err == nil && err2 == nil && before == after
-	case WaitUntil:
-		return a.Time == b.Time && a.Timezone == b.Timezone && slices.Equal(a.Weekdays, b.Weekdays) && a.Lead == b.Lead && a.Offset == b.Offset
-	}
-	return false
 }

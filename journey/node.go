@@ -2,17 +2,20 @@ package journey
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
-// NodeType says what a node does.
+// NodeType says what a node does. Package nodes describes each type, kind.go does what it says.
 type NodeType string
 
-// The types of nodes.
+// The types of nodes that code asks for.
 const (
 	Touchpoint   NodeType = "touchpoint"   // sends one message through a webhook
 	Delay        NodeType = "delay"        // waits for a length of time
@@ -26,9 +29,6 @@ const (
 	Emit         NodeType = "emit"         // stores an event of the lead
 	Exit         NodeType = "exit"         // ends the journey
 )
-
-// nodeTypes is the list of the types in the order of the documentation.
-const nodeTypes = "touchpoint, delay, waitUntil, waitForEvent, waitFor, branch, split, enroll, updateLead, emit, exit"
 
 // Node is one step of a journey. Which members it has depends on its type;
 // references to other nodes are empty where the journey ends.
@@ -125,7 +125,7 @@ type Case struct {
 // Arm is one arm of a split; its share of the leads is its weight by the sum of
 // all.
 type Arm struct {
-	Weight int    `json:"weight,omitempty"` // 1 to MaxWeight
+	Weight int    `json:"weight,omitempty"` // see nodes.Member
 	Next   string `json:"next,omitempty"`
 
 	Comments Comments `json:"comments,omitempty"`
@@ -155,24 +155,30 @@ func (n Node) Weights() []int {
 // (docs/contract.md, "Values"), so anything shorter would be no wait at all.
 const minWait = time.Millisecond
 
-// waits tells whether an enrollment always spends time at the node: a loop needs such a
-// node. At a waitUntil with lead it may not, if the lead has no such date: see waitsOn.
-func (n Node) waits() bool {
-	return n.Type == Delay || n.Type == WaitForEvent || n.Type == WaitUntil && n.Lead == ""
-}
+// Description says what there is to say of the node's type.
+func (n Node) Description() *nodes.Type { return nodes.Of(string(n.Type)) }
 
 // Holding tells whether enrollments can wait at the node, and so be moved from it to another
 // version.
-func (n Node) Holding() bool { return n.waits() || n.Type == WaitUntil || n.Type == WaitFor }
+func (n Node) Holding() bool { return n.Description().Waits != "" }
 
-// waitsOn tells whether an enrollment that goes on by an edge of the node has spent
-// time there. A lead that has no date to wait for has not: it takes OnMissed, or ends.
-func (n Node) waitsOn(member string) bool {
-	if n.Type == WaitFor { // its condition can be true at once
-		return member == "onTimeout"
+// nodeFields are the members of a node by their names, and the names in the canonical order.
+var nodeFields, nodeMembers = func() (fields map[string][]int, names []string) {
+	fields = map[string][]int{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Node]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name], names = f.Index, append(names, name)
 	}
-	return n.waits() || n.OnMissed != "" && member != "onMissed"
+	return fields, names
+}()
+
+// text returns a member that is a text: the id of a node, a condition, a duration, ….
+func (n Node) text(member string) string {
+	return reflect.ValueOf(n).FieldByIndex(nodeFields[member]).String()
 }
+
+// limit is the most of a member that a node of its type may have.
+func (n Node) limit(member string) int { return n.Description().Member(member).Max }
 
 // wait reads For or Timeout: how long an enrollment stays at a node that waits.
 func (n Node) wait() (time.Duration, error) {
@@ -181,18 +187,18 @@ func (n Node) wait() (time.Duration, error) {
 }
 
 // conditions lists the sources of the node's conditions: one for each case of a
-// branch, or for each event of a waitForEvent, "" for one that has none; or of a waitFor.
+// branch, or for each event of a waitForEvent, "" for one that has none; or its own.
 func (n Node) conditions() []string {
 	var out []string
 	for _, c := range n.Cases {
 		out = append(out, c.When)
 	}
-	if n.Type == WaitForEvent {
+	switch t := n.Description(); {
+	case t.Waits == nodes.ForEvent:
 		for _, a := range n.awaited() {
 			out = append(out, a.When)
 		}
-	}
-	if n.Type == WaitFor {
+	case t.Member("when").Kind == nodes.Condition:
 		out = append(out, n.When)
 	}
 	return out
@@ -206,7 +212,7 @@ func (n Node) Asks() bool {
 // edge is a reference to a node that follows; member is its path below the node.
 type edge struct{ member, to string }
 
-// edges lists what follows the node, in the order of the definition. An end of
+// edges lists what follows the node, in the order of its type's members. An end of
 // the journey is no edge.
 func (n Node) edges() []edge {
 	var out []edge
@@ -215,20 +221,17 @@ func (n Node) edges() []edge {
 			out = append(out, edge{member, to})
 		}
 	}
-	add("next", n.Next)
-	add("onFailure", n.OnFailure)
-	add("onTimeout", n.OnTimeout)
-	add("onMissed", n.OnMissed)
-	for i, a := range n.Events {
-		add(element("events", i)+".next", a.Next)
+	for _, m := range n.Description().Members {
+		switch m.Kind {
+		case nodes.Way:
+			add(m.Name, n.text(m.Name))
+		case nodes.List:
+			list := reflect.ValueOf(n).FieldByIndex(nodeFields[m.Name])
+			for i := range list.Len() {
+				add(element(m.Name, i)+".next", list.Index(i).FieldByName("Next").String())
+			}
+		}
 	}
-	for i, a := range n.Arms {
-		add(element("arms", i)+".next", a.Next)
-	}
-	for i, c := range n.Cases {
-		add(element("cases", i)+".next", c.Next)
-	}
-	add("otherwise", n.Otherwise)
 	return out
 }
 
@@ -245,18 +248,17 @@ func (n Node) Ways() []waypost.Edge {
 	for i := range n.Arms {
 		ways = append(ways, n.armWay(i))
 	}
-	switch {
-	case n.Type == Branch:
-		return append(ways, waypost.Edge{Way: waypost.WayOtherwise, Next: n.Otherwise})
-	case n.Type == Split || n.Type == Exit:
-		return ways
-	case len(n.Events) > 0:
-		return append(ways, waypost.Edge{Way: waypost.WayOnTimeout, Next: n.OnTimeout})
-	}
-	ways = append(ways, n.next())
-	for _, other := range []waypost.Edge{{Way: waypost.WayOnFailure, Next: n.OnFailure}, {Way: waypost.WayOnTimeout, Next: n.OnTimeout}, {Way: waypost.WayOnMissed, Next: n.OnMissed}} {
-		if other.Next != "" || other.Way == waypost.WayOnMissed && n.Lead != "" {
-			ways = append(ways, other)
+	several := len(n.Events) > 0 // each has a next of its own
+	for _, m := range n.Description().Members {
+		if m.Kind != nodes.Way || several && m.Name == waypost.WayNext {
+			continue
+		}
+		to, always := n.text(m.Name), m.Else == "" || several
+		if m.With != "" {
+			always = n.text(m.With) != ""
+		}
+		if to != "" || always {
+			ways = append(ways, waypost.Edge{Way: m.Name, Next: to})
 		}
 	}
 	return ways

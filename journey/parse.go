@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // maxInput bounds what Parse looks at: the canonical form is what MaxDefinition
@@ -58,29 +59,17 @@ func (p *present) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// nodeMembers are the members that the nodes of a type have besides id, type, label, note and comments.
-var nodeMembers = map[NodeType]string{
-	Touchpoint:   "webhook params next onFailure",
-	Delay:        "for next",
-	WaitForEvent: "event when events timeout since next onTimeout",
-	WaitFor:      "when timeout next onTimeout",
-	WaitUntil:    "time timezone weekdays lead offset next onMissed",
-	Branch:       "cases otherwise",
-	Split:        "arms winner",
-	Enroll:       "journey next",
-	UpdateLead:   "set next onFailure",
-	Emit:         "event properties next onFailure",
-	Exit:         "",
-}
-
-// allMembers are the members of all types in their canonical order.
-const allMembers = "webhook params for event when events timeout since time timezone weekdays lead offset arms winner " +
-	"journey set properties cases otherwise next onFailure onTimeout onMissed"
+// everyNode are the members that nodes of all types have.
+var everyNode = []string{"id", "type", "label", "note", "comments"}
 
 // checkMembers checks the type of a node and that it has only members of that type.
 func checkMembers(p *waypost.Problems, path string, of NodeType, given map[string]present) {
-	members, ok := nodeMembers[of]
-	if !ok {
+	t := nodes.Of(string(of))
+	if t.Name == "" {
+		types := make([]string, len(nodes.All))
+		for i, t := range nodes.All {
+			types[i] = t.Name
+		}
 		// The members of a type that does not exist cannot be judged.
 		*p = slices.DeleteFunc(*p, func(d waypost.Detail) bool {
 			member, ok := strings.CutPrefix(d.Target, path+".")
@@ -88,14 +77,14 @@ func checkMembers(p *waypost.Problems, path string, of NodeType, given map[strin
 		})
 		reported := slices.ContainsFunc(*p, func(d waypost.Detail) bool { return d.Target == path || d.Target == path+".type" })
 		if of != "" {
-			p.Add(waypost.DetailOutOfRange, path+".type", "must be one of: %s", nodeTypes)
+			p.Add(waypost.DetailOutOfRange, path+".type", "must be one of: %s", strings.Join(types, ", "))
 		} else if !reported {
-			p.Add(waypost.DetailNullValue, path+".type", "must be one of: %s", nodeTypes)
+			p.Add(waypost.DetailNullValue, path+".type", "must be one of: %s", strings.Join(types, ", "))
 		}
 		return
 	}
-	for _, member := range strings.Fields(allMembers) {
-		if bool(given[member]) && !slices.Contains(strings.Fields(members), member) {
+	for _, member := range nodeMembers {
+		if bool(given[member]) && !slices.Contains(everyNode, member) && t.Member(member).Name == "" {
 			p.Add(waypost.DetailUnknownField, path+"."+member, "a node of type %s has no such member", of)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 func TestSplitArm(t *testing.T) {
@@ -67,7 +68,7 @@ func TestSplitArm(t *testing.T) {
 func TestSplitArm_bounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		weights := rapid.SliceOf(rapid.IntRange(-5, journey.MaxWeight)).Draw(t, "weights")
+		weights := rapid.SliceOf(rapid.IntRange(-5, nodes.Of("split").Member("arms.weight").Max)).Draw(t, "weights")
 		arm := journey.SplitArm(rapid.String().Draw(t, "journey"), rapid.String().Draw(t, "node"), rapid.Int64().Draw(t, "lead"), weights)
 		total := 0
 		for _, w := range weights {

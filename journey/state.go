@@ -4,18 +4,19 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // Phase says what an enrollment waits for.
-type Phase string
+type Phase = nodes.Phase
 
 // The phases. The empty one is an enrollment that has not started.
 const (
-	PhaseSend   Phase = "send"   // for the outcome of a touchpoint
-	PhaseDecide Phase = "decide" // for the arm of a branch or a split, the instant of a waitUntil, an enroll, an updateLead or an emit
-	PhaseWait   Phase = "wait"   // for a time
-	PhaseAwait  Phase = "await"  // for an event or a condition, or for a time without it
-	PhaseDone   Phase = "done"
+	PhaseSend   = nodes.PhaseSend
+	PhaseDecide = nodes.PhaseDecide
+	PhaseWait   = nodes.PhaseWait
+	PhaseAwait  = nodes.PhaseAwait
+	PhaseDone   = nodes.PhaseDone
 )
 
 // State is where an enrollment stands in its journey: plain data without
@@ -36,7 +37,7 @@ const MaxPath = 50
 // Visit is one node that was passed and its result: "delivered", "failed",
 // "skipped" (also of a waitUntil with nothing to wait for), "waited", "matched",
 // "event 2" (of several, counted from 1), "timedOut", "case 1", "otherwise", "arm 1", "enrolled",
-// "notEnrolled", "updated", "emitted", "moved" (to a node of another version) or "exited".
+// "notEnrolled", "updated", "emitted", "passed", "moved" (to a node of another version) or "exited".
 type Visit struct {
 	Node   string `json:"node"`
 	Result string `json:"result"`

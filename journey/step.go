@@ -1,13 +1,13 @@
 package journey
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // maxReason bounds the reason of a timeline entry, in bytes.
@@ -71,50 +71,14 @@ func (r *stepper) take(in Input) error {
 // takeAt moves the state by an input that a node of that type expects in the phase of the
 // state; any other is an error.
 func (r *stepper) takeAt(n Node, in Input) error {
-	type expected struct {
-		input InputKind
-		phase Phase
-		node  NodeType
+	switch t := n.Description(); {
+	case r.s.Phase == t.Enters, r.s.Phase == PhaseWait && t.Waits == nodes.ForClock:
+		return kindOf(n.Type).take(r, n, in)
 	}
-	switch (expected{in.Kind, r.s.Phase, n.Type}) {
-	case expected{InputSent, PhaseSend, Touchpoint}:
-		if in.Succeed {
-			return r.leave(n, waypost.WhatSent, in.Reason, "delivered", n.next())
-		}
-		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", n.wayOr(waypost.WayOnFailure, n.OnFailure))
-	case expected{InputDeferred, PhaseSend, Touchpoint}:
-		r.record(n.ID, waypost.WhatDeferred, "", in.Reason)
-		r.effect.Command = Command{Kind: CommandSend, Node: n.ID, Visit: r.s.Visit}
-		return nil
-	case expected{InputSkipped, PhaseSend, Touchpoint}:
-		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.next())
-	case expected{InputDecided, PhaseDecide, Branch},
-		expected{InputDecided, PhaseDecide, Split},
-		expected{InputDecided, PhaseDecide, Enroll}:
-		return r.took(n, in)
-	case expected{InputDecided, PhaseDecide, UpdateLead}, expected{InputDecided, PhaseDecide, Emit}:
-		what, result := waypost.WhatUpdated, "updated"
-		if n.Type == Emit {
-			what, result = waypost.WhatEmitted, "emitted"
-		}
-		if in.Succeed {
-			return r.leave(n, what, in.Reason, result, n.next())
-		}
-		return r.leave(n, waypost.WhatFailed, in.Reason, "failed", n.wayOr(waypost.WayOnFailure, n.OnFailure))
-	case expected{InputDecided, PhaseDecide, WaitUntil}, expected{InputChanged, PhaseWait, WaitUntil}:
-		if !in.Until.IsZero() {
-			return r.wait(n, in.Until.UTC().Round(0), in.Reason)
-		}
-		return r.leave(n, waypost.WhatSkipped, in.Reason, "skipped", n.missed())
-	case expected{InputElapsed, PhaseWait, Delay}, expected{InputElapsed, PhaseWait, WaitUntil}:
-		return r.leave(n, waypost.WhatWaited, "", "waited", n.next())
-	case expected{InputMatched, PhaseAwait, WaitForEvent}:
-		return r.matched(n, in)
-	case expected{InputMatched, PhaseAwait, WaitFor}:
-		return r.leave(n, waypost.WhatMatched, in.Reason, "matched", n.next())
-	case expected{InputElapsed, PhaseAwait, WaitForEvent}, expected{InputElapsed, PhaseAwait, WaitFor}:
-		return r.leave(n, waypost.WhatTimedOut, in.Reason, "timedOut", n.wayOr(waypost.WayOnTimeout, n.OnTimeout))
-	}
+	return r.unexpected(n, in)
+}
+
+func (r *stepper) unexpected(n Node, in Input) error {
 	return fmt.Errorf("unexpected input %q in phase %q at a node of type %s", in.Kind, r.s.Phase, n.Type)
 }
 
@@ -126,50 +90,10 @@ func lacks(node string) error {
 // entering a node says nothing: a timeline always begins with one.
 func (r *stepper) begin(id, why string) error {
 	n, ok := r.d.Node(id)
-	if ok && n.Type != Delay && n.Type != WaitForEvent && n.Type != WaitFor {
+	if enters := n.Description().Enters; ok && enters != PhaseWait && enters != PhaseAwait {
 		r.record(n.ID, waypost.WhatEntered, "", why)
 	}
 	return r.enter(id, why)
-}
-
-// took goes on by the arm of a branch or a split, or behind an enroll node.
-func (r *stepper) took(n Node, in Input) error {
-	var result string
-	var way waypost.Edge
-	switch n.Type {
-	case Branch:
-		if in.Arm < -1 || in.Arm >= len(n.Cases) {
-			return fmt.Errorf("node %q has no case %d", n.ID, in.Arm)
-		}
-		result, way = "otherwise", waypost.Edge{Way: waypost.WayOtherwise, Next: n.Otherwise}
-		if in.Arm >= 0 {
-			result, way = caseName(in.Arm), n.caseWay(in.Arm)
-		}
-	case Split:
-		if in.Arm < 0 || in.Arm >= len(n.Arms) {
-			return fmt.Errorf("node %q has no arm %d", n.ID, in.Arm)
-		}
-		result, way = fmt.Sprintf("arm %d", in.Arm+1), n.armWay(in.Arm)
-	default:
-		result, way = "notEnrolled", n.next()
-		if in.Succeed {
-			result = "enrolled"
-		}
-	}
-	return r.leave(n, waypost.WhatTook, cmp.Or(in.Reason, result), result, way)
-}
-
-// matched goes on by the event that came.
-func (r *stepper) matched(n Node, in Input) error {
-	awaited := n.awaited()
-	if in.Arm < 0 || in.Arm >= len(awaited) {
-		return fmt.Errorf("node %q has no event %d", n.ID, in.Arm)
-	}
-	result, way := "matched", n.next()
-	if len(n.Events) > 0 {
-		result, way = fmt.Sprintf("event %d", in.Arm+1), n.eventWay(in.Arm)
-	}
-	return r.leave(n, waypost.WhatMatched, cmp.Or(in.Reason, "event "+awaited[in.Arm].Event), result, way)
 }
 
 // stop ends the enrollment where it stands. It writes no entry: the request that
@@ -212,7 +136,7 @@ func (r *stepper) leave(n Node, what, reason, result string, way waypost.Edge) e
 	return r.enter(way.Next, "")
 }
 
-// enter begins an execution of a node. The entry of a delay, a waitForEvent and a waitFor says
+// enter begins an execution of a node. The entry of a node that waits at once says
 // why, if there is something to say.
 func (r *stepper) enter(id, why string) error {
 	n, ok := r.d.Node(id)
@@ -222,18 +146,18 @@ func (r *stepper) enter(id, why string) error {
 	r.s.Node = n.ID
 	r.s.Visit++
 	command := Command{Node: n.ID, Visit: r.s.Visit}
-	switch n.Type {
-	case Touchpoint:
-		r.s.Phase, command.Kind = PhaseSend, CommandSend
-	case Branch, WaitUntil, Split, Enroll, UpdateLead, Emit:
-		r.s.Phase, command.Kind = PhaseDecide, CommandDecide
-	case Delay, WaitForEvent, WaitFor:
+	switch enters := n.Description().Enters; enters {
+	case PhaseSend:
+		r.s.Phase, command.Kind = enters, CommandSend
+	case PhaseDecide:
+		r.s.Phase, command.Kind = enters, CommandDecide
+	case PhaseWait, PhaseAwait:
 		wait, err := n.wait()
 		if err != nil {
 			return fmt.Errorf("node %q: %w", n.ID, err)
 		}
 		return r.wait(n, r.at.Add(wait), why)
-	case Exit:
+	case PhaseDone:
 		r.passed(n.ID, "exited")
 		r.end(n.ID, "")
 		return nil
@@ -252,10 +176,11 @@ func (r *stepper) wait(n Node, until time.Time, why string) error {
 	kind := CommandWait
 	r.s.Phase = PhaseWait
 	reason := "until " + until.UTC().Format(waypost.TimeFormat)
-	if n.Type == WaitForEvent || n.Type == WaitFor {
+	t := n.Description()
+	if t.Enters == PhaseAwait {
 		r.s.Phase, kind = PhaseAwait, CommandAwait
 	}
-	if n.Type == WaitForEvent {
+	if t.Waits == nodes.ForEvent {
 		reason = "event " + waypost.Clip(strings.Join(n.Awaits(), " or "), maxWhy) + " " + reason
 	}
 	switch {
@@ -292,6 +217,3 @@ func (r *stepper) passed(node, result string) {
 	}
 	r.s.Path = append(slices.Clone(path), Visit{Node: node, Result: result})
 }
-
-// caseName names an arm as people count.
-func caseName(arm int) string { return fmt.Sprintf("case %d", arm+1) }
