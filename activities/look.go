@@ -8,6 +8,7 @@ import (
 	"waypost"
 	"waypost/delivery"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 // What LookBatch, or a decision, finds out about an enrollment, beside OutcomeCanceled and
@@ -65,7 +66,8 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 		// Waits go on where a pause found them; another attempt is made when its time
 		// has come, or has come meanwhile, and a waitUntil ends when the clock says so.
 		n, _ := v.Node(item.State.Node)
-		if item.State.Phase != journey.PhaseSend && n.Type != journey.WaitUntil {
+		waits := n.Description().Waits
+		if item.State.Phase != journey.PhaseSend && waits != nodes.ForClock {
 			due = controls.Of(item.EnrollmentID).Due(item.Since, due)
 		}
 		f := Finding{Outcome: FoundWaiting, Due: due, LeadsID: item.LeadsID, EnrollmentID: item.EnrollmentID, At: b.Now}
@@ -78,7 +80,7 @@ func (a *Activities) LookBatch(ctx context.Context, b delivery.Batch) ([]Finding
 			}
 		case controls.Paused(item.EnrollmentID):
 			f.Outcome = FoundPaused
-		case n.Type == journey.WaitFor:
+		case waits == nodes.ForCondition:
 			watching = append(watching, i)
 		case item.State.Phase == journey.PhaseAwait:
 			awaiting = append(awaiting, i)

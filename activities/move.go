@@ -9,6 +9,7 @@ import (
 	"waypost"
 	"waypost/delivery"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 // FoundMoved is what MoveBatch tells of an enrollment that has left its workflow, for
@@ -102,7 +103,7 @@ func (a *Activities) addWaits(ctx context.Context, b delivery.Batch, from delive
 	for i, item := range b.Items {
 		n, _ := from.Node(item.State.Node)
 		// What a condition says is looked at anew in the other version.
-		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait && n.Type != journey.WaitFor {
+		if leaving[i].Move.To > 0 && item.State.Phase == journey.PhaseAwait && n.Description().Waits == nodes.ForEvent {
 			awaiting, which = append(awaiting, item), append(which, i)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"waypost"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 // maxKept bounds what a process keeps of a kind.
@@ -95,10 +96,9 @@ func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item,
 		return nil, err
 	}
 	var results map[string]map[string]waypost.TouchpointResult
-	// At a first node nothing was sent yet, and two types ask for no results.
-	n, _ := v.Node(b.NodeID)
-	asks := n.Type != journey.WaitUntil && n.Type != journey.Split
-	if asks && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) {
+	// At a first node nothing was sent yet, and not all types ask for results. A look is at several nodes, which may.
+	n, one := v.Node(b.NodeID)
+	if (!one || n.Description().Evaluates()) && slices.ContainsFunc(items, func(item Item) bool { return item.State.Visit > 1 }) {
 		if results, err = e.store.TouchpointResults(ctx, enrollmentIDs(items)); err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (e *Engine) records(
 		seen[node] = true
 		asked := v.Needs(node)
 		needs.Add(asked)
-		if n, _ := v.Node(node); n.Type == journey.WaitFor {
+		if n, _ := v.Node(node); n.Description().Waits == nodes.ForCondition {
 			segments = append(segments, asked.Segments...)
 		}
 	}

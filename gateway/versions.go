@@ -5,9 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"waypost"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 func (a *api) listVersions(ctx context.Context, r *request) (answer, error) {
@@ -141,7 +143,10 @@ func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) e
 		case !ok:
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no such node", m.From)
 		case !n.Holding():
-			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a delay, a waitUntil, a waitForEvent or a waitFor", n.Type)
+			waiting := nodes.Names(func(t *nodes.Type) bool { return t.Waits != "" })
+			last := len(waiting) - 1
+			p.Add(waypost.DetailOutOfRange, target, "is of type %s, where nobody waits: it must be a %s or a %s",
+				n.Type, strings.Join(waiting[:last], ", a "), waiting[last])
 		}
 		if _, ok := to.Node(m.Nodes[node]); !ok {
 			p.Add(waypost.DetailOutOfRange, target, "version %d has no node %q", m.To, clip(m.Nodes[node]))

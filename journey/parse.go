@@ -66,10 +66,7 @@ var everyNode = []string{"id", "type", "label", "note", "comments"}
 func checkMembers(p *waypost.Problems, path string, of NodeType, given map[string]present) {
 	t := nodes.Of(string(of))
 	if t.Name == "" {
-		types := make([]string, len(nodes.All))
-		for i, t := range nodes.All {
-			types[i] = t.Name
-		}
+		types := nodes.Names(func(*nodes.Type) bool { return true })
 		// The members of a type that does not exist cannot be judged.
 		*p = slices.DeleteFunc(*p, func(d waypost.Detail) bool {
 			member, ok := strings.CutPrefix(d.Target, path+".")

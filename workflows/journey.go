@@ -13,6 +13,7 @@ import (
 	"waypost/activities"
 	"waypost/delivery"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 // JourneyInput is what a Journey workflow starts with and, in the same form,
@@ -177,19 +178,15 @@ func (c *cohort) setTimer(ctx workflow.Context) {
 		return
 	}
 	m := &c.in.Members[i]
-	what := m.State.Node + ": delay"
-	n, _ := c.def.Node(m.State.Node)
-	if n.Type == journey.WaitUntil {
-		what = m.State.Node
+	what := m.State.Node
+	switch n, _ := c.def.Node(m.State.Node); n.Description().Waits {
+	case nodes.ForTime:
+		what += ": delay"
+	case nodes.ForEvent, nodes.ForCondition:
+		what += ": " + string(n.Description().Waits)
 	}
-	switch m.State.Phase {
-	case journey.PhaseSend:
+	if m.State.Phase == journey.PhaseSend {
 		what = fmt.Sprintf("%s: after attempt %d (%s)", m.State.Node, m.Attempt, m.Reason)
-	case journey.PhaseAwait:
-		what = m.State.Node + ": event"
-		if n.Type == journey.WaitFor {
-			what = m.State.Node + ": condition"
-		}
 	}
 	c.wakeAt(ctx, m.Due, what)
 }
@@ -231,7 +228,7 @@ func (c *cohort) wave(node string, since, due time.Time) time.Time {
 	if len(c.in.Members) == 1 {
 		return due
 	}
-	if n, ok := c.def.Node(node); !ok || n.Type != journey.WaitUntil {
+	if n, ok := c.def.Node(node); !ok || n.Description().Waits != nodes.ForClock {
 		return delivery.RoundUp(due, due.Sub(since)/10)
 	}
 	if second := due.Truncate(time.Second); !second.Equal(due) {
@@ -431,7 +428,7 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 	batch := c.batch(node, members)
 	batch.Now = workflow.Now(ctx)
 	of, _ := c.def.Node(node)
-	if of.Type == journey.UpdateLead || of.Type == journey.Emit || of.Type == journey.Enroll {
+	if of.Description().Acts {
 		for n, i := range members {
 			batch.Items[n].Waited = c.in.Members[i].Waited
 		}
@@ -442,12 +439,8 @@ func (c *cohort) decide(ctx workflow.Context, node string, members []int) {
 		}
 	}
 	var activity any = activitiesOf.DecideBatch
-	title := node + ": conditions"
+	title := node + ": " + of.Description().Asks
 	switch of.Type {
-	case journey.WaitUntil:
-		title = node + ": until when"
-	case journey.Split:
-		title = node + ": split"
 	case journey.Enroll:
 		activity, title = activitiesOf.EnrollBatch, node+" → journey "+of.Journey
 	case journey.UpdateLead:

@@ -15,9 +15,6 @@ var branch = Type{
 	Asks:   "conditions",
 	Title:  Words{"Condition", "条件分支"},
 	Hint:   Words{"Choose the way by a condition", "按条件选择路径"},
-	Timeline: map[string]Words{
-		"took": {"Decided", "选定分支"},
-	},
 	Results: map[string]Words{
 		"otherwise": {"Otherwise", "其他情况"},
 	},

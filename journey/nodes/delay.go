@@ -9,12 +9,6 @@ var delay = Type{
 	Title:   Words{"Delay", "延时"},
 	Hint:    Words{"Wait a length of time", "等待一段时间"},
 	Summary: Words{"Wait {for}", "等待 {for}"},
-	Timeline: map[string]Words{
-		"waited": {"Wait over", "等待结束"},
-	},
-	Results: map[string]Words{
-		"waited": {"Waited", "等待结束"},
-	},
 	Icon:     "M3 12a9 9 0 1 0 18 0a9 9 0 1 0-18 0M12 7v5l3.2 2",
 	Colour:   Pause,
 	Guide:    "waits `for` a duration, then goes to `next`",

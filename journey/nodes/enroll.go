@@ -10,9 +10,6 @@ var enroll = Type{
 	Title:   Words{"Other journey", "进入其他旅程"},
 	Hint:    Words{"Enroll in another journey", "加入另一个旅程"},
 	Summary: Words{"Enroll in {journey}", "进入 {journey}"},
-	Timeline: map[string]Words{
-		"took": {"Decided", "选定分支"},
-	},
 	Results: map[string]Words{
 		"enrolled":    {"Enrolled", "已进入"},
 		"notEnrolled": {"Not enrolled", "未进入"},

@@ -41,7 +41,7 @@ type Type struct {
 	// Timeline says what happened, by what an entry of a timeline has as "what". What is not there is said for all
 	// types alike.
 	Timeline map[string]Words
-	// Results says what came of a visit in a dry run, by its result.
+	// Results says what came of a visit in a dry run, by its result; likewise.
 	Results map[string]Words
 
 	Icon   string // the path of a drawing: strokes on a grid of 24
@@ -163,6 +163,16 @@ func Of(name string) *Type {
 	return &Type{}
 }
 
+// Names lists the names of the types for which which is true, in their order.
+func Names(which func(*Type) bool) (names []string) {
+	for _, t := range All {
+		if which(t) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // Member returns a member of the type by its name, or by its path: arms.weight. It has no name if there is no such member.
 func (t *Type) Member(path string) Member { return member(t.Members, path) }
 
@@ -188,7 +198,7 @@ func evaluates(members []Member) bool {
 }
 
 // next is the way that most types have.
-var next = Member{Name: "next", Kind: Way}
+var next = Member{Name: "next", Kind: Way, Draft: "without one the journey ends"}
 
 // timeout is how long a node waits at most.
 var timeout = Member{Name: "timeout", Kind: Duration, Required: true}

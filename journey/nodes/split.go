@@ -31,9 +31,6 @@ var split = Type{
 	Asks:   "split",
 	Title:  Words{"Split", "随机分流"},
 	Hint:   Words{"Share leads out by chance", "按比例随机分配"},
-	Timeline: map[string]Words{
-		"took": {"Decided", "选定分支"},
-	},
 	Icon:   "M12 21v-7M12 14 5 7M12 14l7-7M5 12V7h5M14 7h5v5",
 	Colour: Choose,
 	Guide: "sends each lead down one of 2 to 20 `arms`, by their `weight` (1 to 10,000); with `winner` all down the better one, " +

@@ -12,7 +12,7 @@ var waitUntil = Type{
 			Draft: "mon to sun; every day if absent",
 		},
 		{
-			Name: "lead", Kind: Text, Pattern: `^(birthday|createdAt|updatedAt|customFields\\..+)$`,
+			Name: "lead", Kind: Text, Pattern: `^(birthday|createdAt|updatedAt|customFields\..+)$`,
 			About: "The lead's date that it counts from.", Draft: "the lead's date that it counts from",
 		},
 		{
@@ -25,7 +25,7 @@ var waitUntil = Type{
 			Name: "onMissed", Kind: Way, With: "lead", Drawn: Words{"No such date", "没有该日期"}, Said: Words{"No such date", "没有该日期"},
 			About: "With `lead`: where leads go whose date is missing, invalid, in the past or more than 100 years ahead. Every `lead` but\n" +
 				"`birthday` needs it; without it they go to `next`.",
-			Draft: "with `lead`: where leads go who have no such date to wait for",
+			Draft: "where leads go who have no such date to wait for, with `lead`",
 		},
 	},
 	Rules:  "anyOf: [{required: [time]}, {required: [lead]}]",
@@ -34,12 +34,6 @@ var waitUntil = Type{
 	Asks:   "until when",
 	Title:  Words{"Wait until", "等待至"},
 	Hint:   Words{"Wait for a time or a date", "等待到某个时间或日期"},
-	Timeline: map[string]Words{
-		"waited": {"Wait over", "等待结束"},
-	},
-	Results: map[string]Words{
-		"waited": {"Waited", "等待结束"},
-	},
 	Icon: "M6 5h12a2.5 2.5 0 0 1 2.5 2.5v10.5a2.5 2.5 0 0 1-2.5 2.5h-12a2.5 2.5 0 0 1-2.5-2.5v-10.5a2.5 2.5 0 0 1 2.5-2.5z" +
 		"M8 3v4M16 3v4M3.5 10h17M9 15l2 2 4-4",
 	Colour: Pause,
