@@ -73,7 +73,7 @@ var importTable = map[string]folder{
 	"segment":  {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
 	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
-		ours: []string{".", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
+		ours: []string{".", "journey/nodes", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
 		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2",
 			"github.com/go-webauthn/webauthn",
 			"github.com/golang-jwt/jwt/v5",  // webauthn reads statements of authenticators with it

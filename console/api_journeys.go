@@ -95,6 +95,14 @@ func (n node) Title() string {
 	return n.ID
 }
 
+// way is the node that a way on leads to, which is no item of a list; "" is none.
+func (n node) way(member string) string {
+	return map[string]string{
+		waypost.WayNext: n.Next, waypost.WayOnFailure: n.OnFailure, waypost.WayOnTimeout: n.OnTimeout, waypost.WayOnMissed: n.OnMissed,
+		waypost.WayOtherwise: n.Otherwise,
+	}[member]
+}
+
 // define reads a definition, of which the gateway has checked the shape.
 func define(text json.RawMessage) (d definition, err error) {
 	if len(text) == 0 {

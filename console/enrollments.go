@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // enrollmentPage is the data of the page of one enrollment.
@@ -123,7 +124,7 @@ func (v *visit) steps(e enrollmentDetail, segments names) (steps []timelineStep,
 		if err != nil {
 			return nil, now, err
 		}
-		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.t("enrollment.what." + happened(t.What, d.node(t.NodeID).Type)), Tone: stepTones[t.What]}
+		s := timelineStep{At: t.At, Node: d.title(t.NodeID), Next: d.title(t.Next), What: v.happened(t.What, d.node(t.NodeID).Type), Tone: stepTones[t.What]}
 		s.Why, s.Raw = v.why(t, segments)
 		if t.Version != version {
 			version, s.Version = t.Version, t.Version
@@ -133,22 +134,14 @@ func (v *visit) steps(e enrollmentDetail, segments names) (steps []timelineStep,
 	return steps, now, nil
 }
 
-// happened is the key of the text for an outcome at a node of a type: "delivered" is said of
-// messages only, and a wait may be for something else than an event.
-func happened(what, kind string) string {
-	switch {
-	case what == waypost.WhatFailed && kind == "updateLead":
-		return "notUpdated"
-	case what == waypost.WhatFailed && kind == "emit":
-		return "notEmitted"
-	case what == waypost.WhatFailed && kind != "touchpoint":
-		return "stopped"
-	case what == waypost.WhatMatched && kind == "waitFor":
-		return "holds"
-	case what == waypost.WhatTimedOut && kind == "waitFor":
-		return "notInTime"
+// happened says what an entry of a timeline has as what, at a node of a type; "" is one of a version that is gone.
+func (v *visit) happened(what, kind string) string {
+	for _, t := range nodes.All {
+		if words, own := t.Timeline[what]; own && (t.Name == kind || kind == "" && what != waypost.WhatFailed) {
+			return words.In(v.chosen.Language)
+		}
 	}
-	return what
+	return v.t("enrollment.what." + what)
 }
 
 var stepTones = map[string]string{

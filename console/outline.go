@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // outline makes a nested list of a journey's graph: what follows a node stands below it, and
@@ -24,6 +25,7 @@ type outline struct {
 	t        func(key string, args ...any) string
 	at       string // the path of the journey
 	journey  string // its id
+	language string
 }
 
 // outlineStep is a node of an outline.
@@ -53,7 +55,7 @@ type way struct {
 
 func (v *visit) newOutline(h journeyHead, webhooks, journeys names) *outline {
 	d, c := h.Definition, h.Counts
-	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, journey: h.Journey.ID, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
+	o := &outline{webhooks: webhooks, journeys: journeys, t: v.t, at: h.At, journey: h.Journey.ID, language: v.chosen.Language, nodes: map[string]node{}, counts: map[string]nodeCounts{}, placed: map[string]bool{}, next: map[string][]string{}, reached: map[string]map[string]bool{}}
 	for _, n := range d.Nodes {
 		o.nodes[n.ID] = n
 	}
@@ -109,7 +111,7 @@ func (o *outline) from(id string, stops []string) []outlineStep {
 			}
 			s.Ways = append(s.Ways, *w)
 		}
-		if n.Type == "exit" {
+		if o.exits(n.ID) {
 			s.Ways = nil
 		}
 		steps = append(steps, s)
@@ -122,7 +124,7 @@ func (o *outline) elsewhere(id string, stops []string) bool {
 	return o.placed[id] || stops != nil && (o.exits(id) || slices.Contains(stops, id))
 }
 
-func (o *outline) exits(id string) bool { return o.nodes[id].Type == "exit" }
+func (o *outline) exits(id string) bool { return nodes.Of(o.nodes[id].Type).Enters == nodes.PhaseDone }
 
 // meet is the node at which ways meet again first, "" if they never do.
 func (o *outline) meet(ways []way, stops []string) string {
@@ -203,51 +205,50 @@ func (o *outline) ways(n node) []way {
 		}
 		ways = append(ways, w)
 	}
-	switch n.Type {
-	case "exit", "":
-	case "branch":
-		for i, c := range n.Cases {
-			add(c.When, waypost.WayCase+strconv.Itoa(i), c.Next, true)
+	t, said := nodes.Of(n.Type), func(words nodes.Words, args ...string) string {
+		return strings.NewReplacer(args...).Replace(words.In(o.language))
+	}
+	for i, c := range n.Cases {
+		add(c.When, waypost.WayCase+strconv.Itoa(i), c.Next, true)
+	}
+	sum := 0
+	for _, a := range n.Arms {
+		sum += a.Weight
+	}
+	for i, a := range n.Arms {
+		label := said(t.Member("arms").Said, "{arm}", armName(strconv.Itoa(i+1)), "{share}", shareOf(int64(a.Weight), int64(sum)))
+		add(label, waypost.WayArm+strconv.Itoa(i), a.Next, false)
+	}
+	for _, e := range n.Events {
+		label := said(t.Member("events").Said, "{event}", e.Event)
+		if e.When != "" {
+			label += " · " + e.When
 		}
-		add(o.t("journey.way.otherwise"), waypost.WayOtherwise, n.Otherwise, false)
-	case "split":
-		sum := 0
-		for _, a := range n.Arms {
-			sum += a.Weight
+		add(label, waypost.WayEvent+e.Event, e.Next, false)
+	}
+	single := o.single(n, t)
+	for _, m := range single {
+		label := said(m.Said)
+		if len(single) == 1 && m.Name == waypost.WayNext {
+			label = "" // there is no other
 		}
-		for i, a := range n.Arms {
-			label := o.t("journey.way.arm", "arm", armName(strconv.Itoa(i+1)), "share", shareOf(int64(a.Weight), int64(sum)))
-			add(label, waypost.WayArm+strconv.Itoa(i), a.Next, false)
+		add(label, m.Name, n.way(m.Name), false)
+	}
+	return ways
+}
+
+// single lists the ways on from a node that are no item of a list. One that leads like another where it is not set is
+// listed only if it is set, or if the other is not there.
+func (o *outline) single(n node, t *nodes.Type) (ways []nodes.Member) {
+	several := len(n.Events) > 0 // each goes on by a next of its own
+	for _, m := range t.Members {
+		switch {
+		case m.Kind != nodes.Way, several && m.Name == waypost.WayNext:
+		case m.With != "" && n.Lead == "" && n.way(m.Name) == "":
+		case m.Else != "" && n.way(m.Name) == "" && !several:
+		default:
+			ways = append(ways, m)
 		}
-	case "waitForEvent":
-		for _, e := range n.Events {
-			label := o.t("journey.way.event", "event", e.Event)
-			if e.When != "" {
-				label += " · " + e.When
-			}
-			add(label, waypost.WayEvent+e.Event, e.Next, false)
-		}
-		if len(n.Events) > 0 {
-			add(o.t("journey.way.timeout"), waypost.WayOnTimeout, n.OnTimeout, false)
-			break
-		}
-		fallthrough
-	default:
-		other, name, key := n.OnFailure, waypost.WayOnFailure, "failed"
-		switch n.Type {
-		case "waitForEvent", "waitFor":
-			other, name, key = n.OnTimeout, waypost.WayOnTimeout, "timeout"
-		case "updateLead", "emit":
-			key = "notDone"
-		case "waitUntil":
-			other, name, key = n.OnMissed, waypost.WayOnMissed, "missed"
-		}
-		if other == "" && n.Lead == "" {
-			add("", waypost.WayNext, n.Next, false)
-			break
-		}
-		add(o.t("journey.way."+n.Type), waypost.WayNext, n.Next, false)
-		add(o.t("journey.way."+key), name, other, false)
 	}
 	return ways
 }
@@ -319,6 +320,8 @@ func (o *outline) summary(n node) string {
 		return n.Event
 	case "enroll":
 		return o.t("journey.does.enroll", "journey", o.journeys.Of(n.Journey))
+	case "exit":
+		return ""
 	}
-	return ""
+	return nodes.Of(n.Type).Summary.In(o.language)
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,6 +15,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"waypost/journey/nodes"
 )
 
 //go:embed templates/*.html
@@ -70,8 +73,15 @@ func functions(language string) template.FuncMap {
 		"count":    count,
 		"asset":    asset,
 		"icon":     icon,
+		"kind":     func(name string) string { return kindName(language, name) },
+		"colour":   func(kind string) nodes.Colour { return nodes.Of(kind).Colour },
 		"dict":     dict,
 	}
+}
+
+// kindName is what people call a type of nodes; one that only a newer gateway has is called by its name.
+func kindName(language, name string) string {
+	return cmp.Or(nodes.Of(name).Title.In(language), name)
 }
 
 // dict makes a map of names and values, for a partial that needs several.

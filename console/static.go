@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"waypost/journey/nodes"
 )
 
 //go:embed static
@@ -90,8 +92,7 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the browser may have gone
 }
 
-// icons are drawn on 16 by 16, in the text's colour. Those of types of nodes are the canvas's
-// (canvas/src/icons.tsx).
+// icons are drawn on 16 by 16, in the text's colour. Those of types of nodes are on 24 by 24, as the canvas has them.
 var icons = map[string]string{
 	"overview":     `<path d="M2.5 9.5h4v4h-4zM2.5 2.5h4v4h-4zM9.5 2.5h4v4h-4zM9.5 9.5h4v4h-4z"/>`,
 	"journeys":     `<circle cx="3.5" cy="8" r="1.75"/><circle cx="12.5" cy="3.75" r="1.75"/><circle cx="12.5" cy="12.25" r="1.75"/><path d="M5.25 8c3 0 2.5-4.25 5.5-4.25M5.25 8c3 0 2.5 4.25 5.5 4.25"/>`,
@@ -119,17 +120,6 @@ var icons = map[string]string{
 	"play":         `<path d="M5 3v10l8-5z"/>`,
 	"launch":       rocket,
 	"launches":     rocket,
-	"touchpoint":   plane,
-	"delay":        `<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.500 1.750"/>`,
-	"waitUntil":    `<path d="M2.5 3.75h11v9.75h-11zM2.5 6.75h11M5.5 2v3M10.5 2v3M6 10l1.5 1.5L10.25 8.75"/>`,
-	"waitForEvent": bolt,
-	"branch":       `<path d="M4 2.75v10.5M4 8h4a3.25 3.25 0 0 0 3.25-3.25M9 6.25 11.25 4l2.25 2.25"/>`,
-	"split":        `<path d="M8 13.500V8.500L3.500 4M8 8.500 12.500 4M3.500 6.500V4H6M10 4h2.500v2.500"/>`,
-	"enroll":       `<path d="M9.25 2.75h3a1 1 0 0 1 1 1v8.5a1 1 0 0 1-1 1h-3M2.75 8h7M7.25 5.25 10 8l-2.75 2.75"/>`,
-	"waitFor":      `<path d="M2.500 8a5.500 5.500 0 1 0 11 0a5.500 5.500 0 1 0-11 0M5.500 8.250l1.750 1.750 3.250-3.750"/>`,
-	"updateLead":   `<circle cx="6" cy="5" r="2.5"/><path d="M2 13.500c0-2.500 1.800-4 4-4M8.500 13.500l.5-2 3.500-3.500 1.500 1.500-3.500 3.500z"/>`,
-	"emit":         `<path d="M8 8h.1M5.250 10.750a3.900 3.900 0 0 1 0-5.500M10.750 5.250a3.900 3.900 0 0 1 0 5.500M3.250 12.750a6.700 6.700 0 0 1 0-9.500M12.750 3.250a6.700 6.700 0 0 1 0 9.500"/>`,
-	"exit":         `<path d="M3.25 14V2.75M3.25 3c2.75-1.75 4.75 1.75 9.5 0v6.25c-4.75 1.75-6.75-1.75-9.5 0"/>`,
 	"pen":          `<path d="m3 13 .75-3L10.500 3.250l2.250 2.250L6 12.250z"/>`,
 	"arrow":        `<path d="M3 8h10M9.500 4.500 13 8l-3.500 3.500"/>`,
 	"more":         `<path d="M3.500 8h.1M8 8h.1M12.500 8h.1" stroke-width="2"/>`,
@@ -155,9 +145,15 @@ const rocket = `<path d="M9.5 10.75 5.25 6.5C6.75 3.5 9.5 2 13.750 2.250 14 6.50
 
 // icon is an icon beside a text that says the same.
 func icon(name string) (template.HTML, error) {
+	size, width := 16, 1.4
 	drawn, found := icons[name]
-	if !found {
+	if t := nodes.Of(name); !found && t.Name != "" {
+		size, width = 24, 2.1
+		drawn = `<path d="` + t.Icon + `"/>`
+	} else if !found {
 		return "", fmt.Errorf("there is no icon %q", name)
 	}
-	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">` + drawn + `</svg>`), nil //nolint:gosec // from the table above
+	return template.HTML(fmt.Sprintf( //nolint:gosec // from the tables
+		`<svg class="icon" viewBox="0 0 %d %[1]d" width="16" height="16" fill="none" stroke="currentColor" stroke-width="%g" `+
+			`stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">%s</svg>`, size, width, drawn)), nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey/nodes"
 )
 
 // tryPage is a dry run on one lead, and the form that asks for it.
@@ -160,13 +161,21 @@ func (v *visit) became(s dryRunStep) (what, why, raw string) {
 	case numbered && kind == "case":
 		return v.t("try.case", "n", n), why, raw
 	case numbered && kind == "event":
-		return v.t("try.result.matched"), why, raw
+		return v.came("matched", s.Type), why, raw
 	case numbered && kind == "arm":
 		return v.t("try.arm", "arm", armName(n)), why, raw
 	case s.Result == "":
 		return "", why, raw
 	}
-	return v.t("try.result." + happened(s.Result, s.Type)), why, raw
+	return v.came(s.Result, s.Type), why, raw
+}
+
+// came says what a result of a visit to a node of a type is.
+func (v *visit) came(result, kind string) string {
+	if words, own := nodes.Of(kind).Results[result]; own {
+		return words.In(v.chosen.Language)
+	}
+	return v.t("try.result." + result)
 }
 
 // Title is what people call a node of the run.
