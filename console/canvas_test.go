@@ -63,21 +63,32 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	walk("journey", api.Components.Schemas["JourneyDefinition"])
-	data, err := os.ReadFile("canvas/src/members.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string][]string
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	got := membersOf(t)
 	for _, members := range got {
 		slices.Sort(members)
 	}
 	if !maps.EqualFunc(got, want, slices.Equal) {
 		text, _ := json.MarshalIndent(want, "", "  ") // strings have a JSON form
-		t.Errorf("canvas/src/members.json has not what openapi.yaml says of JourneyDefinition, which is (in any order):\n%s", text)
+		t.Errorf("canvas/src/members.json and nodes.json have not what openapi.yaml says of JourneyDefinition, which is (in any order):\n%s", text)
 	}
+}
+
+// membersOf are the members of a definition and its parts that the canvas knows, by what has them.
+func membersOf(t *testing.T) map[string][]string {
+	t.Helper()
+	var all map[string][]string
+	var types struct{ Members map[string][]string }
+	for file, into := range map[string]any{"members.json": &all, "nodes.json": &types} {
+		text, err := os.ReadFile("canvas/src/" + file)
+		if err == nil {
+			err = json.Unmarshal(text, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	maps.Copy(all, types.Members)
+	return all
 }
 
 // The editor's style sheets have a nonce of their answer; no other page has one.

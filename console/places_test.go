@@ -1,9 +1,7 @@
 package console
 
 import (
-	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,15 +38,7 @@ func TestPlaceNames(t *testing.T) {
 	if en, zh := slices.Sorted(maps.Keys(placesIn["en"])), slices.Sorted(maps.Keys(placesIn["zh"])); !slices.Equal(en, zh) {
 		t.Errorf("the languages have other places: %v, %v", en, zh)
 	}
-	data, err := os.ReadFile("canvas/src/members.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var members map[string][]string
-	if err := json.Unmarshal(data, &members); err != nil {
-		t.Fatal(err)
-	}
-	for of, all := range members {
+	for of, all := range membersOf(t) {
 		for _, member := range all {
 			_, nested := placesIn["en"][of+"."+member]
 			_, known := placesIn["en"][member]

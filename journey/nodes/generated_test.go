@@ -177,7 +177,7 @@ func canvas(t *testing.T, _ string) string {
 			below(m)
 		}
 	}
-	text, err := json.MarshalIndent(object{{"members", names}, {"types", types}}, "", "  ")
+	text, err := json.MarshalIndent(object{{"names", Names(func(*Type) bool { return true })}, {"members", names}, {"types", types}}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

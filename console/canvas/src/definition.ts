@@ -1,8 +1,42 @@
 // What a definition is made of: the members of JourneyDraft in gateway/openapi.yaml. A draft
 // can lack any of them, so everything but a node's type is optional here.
 
-export const nodeTypes = ["touchpoint", "delay", "waitUntil", "waitForEvent", "waitFor", "branch", "split", "enroll", "updateLead", "emit", "exit"] as const;
-export type NodeType = (typeof nodeTypes)[number];
+import { names, types } from "./nodes.json"; // by go generate ./journey/nodes
+
+export type NodeType = keyof typeof types;
+export const nodeTypes = names as readonly NodeType[];
+
+// Said is a text in both languages.
+export interface Said {
+  en: string;
+  zh: string;
+}
+
+// A Member of a node, as journey/nodes describes it.
+export interface Member {
+  name: string;
+  kind: string;
+  required?: boolean;
+  else?: string; // of a way: the one that leads go by where it is not set
+  with?: string; // of a way: the member without which it is none
+  way?: string; // of a list, whose items lead on: the kind of their slots
+  max?: number;
+  label?: Said;
+  drawn?: Said;
+}
+
+export interface Description {
+  title: Said;
+  hint: Said;
+  summary?: Said;
+  icon: string;
+  colour: string;
+  inserted: object;
+  members: readonly Member[];
+}
+
+// described is what there is to say of a type of nodes: nothing of one that only a newer gateway has.
+export const described = (type: string): Description | undefined => (types as Record<string, Description>)[type];
 
 export const weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
 
@@ -120,33 +154,20 @@ export const wayOf = (n: Node, s: Pick<Slot, "kind" | "index">): string =>
 // slots lists the ways on from a node, in the order of the definition. onFailure, onTimeout and
 // onMissed are ways only where they are set: without them the lead goes on with next.
 export function slots(n: Node): Slot[] {
-  const one = (kind: SlotKind, target?: string | null): Slot => ({ kind, index: 0, target: target ?? "" });
-  const set = (kind: SlotKind, target?: string | null): Slot[] => (target ? [one(kind, target)] : []);
-  switch (n.type) {
-    case "touchpoint":
-    case "updateLead":
-    case "emit":
-      return [one("next", n.next), ...set("onFailure", n.onFailure)];
-    case "waitForEvent":
-    case "waitFor":
-      if (n.events?.length) return [...n.events.map((e, index): Slot => ({ kind: "event", index, target: e.next ?? "" })), one("onTimeout", n.onTimeout)];
-      return [one("next", n.next), ...set("onTimeout", n.onTimeout)];
-    case "waitUntil":
-      return [one("next", n.next), ...set("onMissed", n.onMissed)];
-    case "branch":
-      return [
-        ...(n.cases ?? []).map((c, index): Slot => ({ kind: "case", index, target: c.next ?? "" })),
-        one("otherwise", n.otherwise),
-      ];
-    case "split":
-      return (n.arms ?? []).map((a, index): Slot => ({ kind: "arm", index, target: a.next ?? "" }));
-    case "exit":
-      return [];
-    default:
-      // Also of a type that a newer gateway has.
-      return [one("next", n.next), ...set("onFailure", n.onFailure), ...set("onTimeout", n.onTimeout), ...set("onMissed", n.onMissed)];
+  const all: Slot[] = [];
+  const members = described(n.type)?.members ?? ["next", "onFailure", "onTimeout", "onMissed"].map((name) => ({ name, kind: "way", else: name === "next" ? undefined : "next" }) as Member);
+  for (const m of members) if (m.way) itemsOf(n, m).forEach((item, index) => all.push({ kind: m.way as SlotKind, index, target: item.next ?? "" }));
+  const several = n.type === "waitForEvent" && all.length > 0; // each goes on by a next of its own
+  for (const m of members) {
+    if (m.kind !== "way" || (several && m.name === "next")) continue;
+    const target = (n[m.name as keyof Node] as string | null | undefined) ?? "";
+    if (target || several || !(m.else || m.with)) all.push({ kind: m.name as SlotKind, index: 0, target });
   }
+  return all;
 }
+
+// itemsOf lists what a list of a node has.
+export const itemsOf = (n: Node, m: Member): { event?: string | null; when?: string | null; next?: string | null }[] => (n[m.name as "cases"] ?? []);
 
 // withSlot returns the node with another target of a slot; "" takes the member out.
 export function withSlot(n: Node, s: Pick<Slot, "kind" | "index">, target: string): Node {

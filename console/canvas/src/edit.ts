@@ -1,6 +1,6 @@
 // Operations on a definition, each of which returns a new one, and the history that undoes them.
 
-import { type Definition, type Node, type NodeType, type Slot, maxNodes, nodesById, reachable, slots, tidy, withSlot } from "./definition.ts";
+import { type Definition, type Node, type NodeType, type Slot, described, itemsOf, maxNodes, nodesById, reachable, slots, tidy, withSlot } from "./definition.ts";
 import { parseDuration } from "./duration.ts";
 
 // A Place is where a node is inserted: a way of a node, or before the first node.
@@ -10,25 +10,13 @@ export type Place = { at: "start" } | { at: "slot"; source: string; slot: Pick<S
 // for them to fill in.
 export function inserted(type: NodeType, id: string, next: string): Node {
   const to = next || undefined;
-  switch (type) {
-    case "delay":
-      return tidy({ id, type, for: "P1D", next: to });
-    case "waitUntil":
-      return tidy({ id, type, time: "09:00", next: to });
-    case "waitForEvent":
-    case "waitFor":
-      return tidy({ id, type, timeout: "P7D", next: to });
-    case "updateLead":
-      return tidy({ id, type, set: {}, next: to });
-    case "branch":
-      return tidy({ id, type, cases: [tidy({ when: "", next: to })], otherwise: to });
-    case "split":
-      return { id, type, arms: [tidy({ weight: 50, next: to }), tidy({ weight: 50, next: to })] };
-    case "exit":
-      return { id, type };
-    default:
-      return tidy({ id, type, next: to });
+  const d = described(type)!;
+  const node = { id, type, ...d.inserted } as Record<string, unknown>;
+  for (const m of d.members) {
+    if (m.kind === "way" && !m.else && !m.with) node[m.name] = to;
+    if (m.way && Array.isArray(node[m.name])) node[m.name] = (node[m.name] as object[]).map((item) => tidy({ ...item, next: to }));
   }
+  return tidy(node) as unknown as Node;
 }
 
 // unusedId is an id that no node has: the base, or the base with a number.
@@ -99,11 +87,11 @@ const bridged = (n: Node, target: string): string => (target === n.id ? "" : tar
 // it has, those that are not set, and a new case or arm.
 export function ways(n: Node): Slot[] {
   const has = slots(n);
-  const optional = { touchpoint: "onFailure", updateLead: "onFailure", emit: "onFailure", waitForEvent: "onTimeout", waitFor: "onTimeout", waitUntil: "onMissed" }[n.type as string] as Slot["kind"] | undefined;
-  if (optional && !has.some((s) => s.kind === optional) && (n.type !== "waitUntil" || n.lead)) has.push({ kind: optional, index: 0, target: "" });
-  if (n.events?.length) has.push({ kind: "event", index: n.events.length, target: "" });
-  if (n.type === "branch") has.push({ kind: "case", index: n.cases?.length ?? 0, target: "" });
-  if (n.type === "split") has.push({ kind: "arm", index: n.arms?.length ?? 0, target: "" });
+  for (const m of described(n.type)?.members ?? []) {
+    const kind = (m.way ?? m.name) as Slot["kind"];
+    if (m.kind === "way" && (m.else || m.with) && !has.some((s) => s.kind === kind) && (!m.with || n[m.with as keyof Node])) has.push({ kind, index: 0, target: "" });
+    if (m.way && (m.required || itemsOf(n, m).length > 0)) has.push({ kind, index: itemsOf(n, m).length, target: "" });
+  }
   return has;
 }
 
@@ -111,9 +99,11 @@ export function ways(n: Node): Slot[] {
 export function connect(d: Definition, source: string, slot: Pick<Slot, "kind" | "index">, target: string): Definition {
   const grown = d.nodes.map((n) => {
     if (n.id !== source) return n;
-    if (slot.kind === "event" && slot.index === (n.events?.length ?? 0)) return { ...n, events: [...(n.events ?? []), {}] };
-    if (slot.kind === "case" && slot.index === (n.cases?.length ?? 0)) return { ...n, cases: [...(n.cases ?? []), {}] };
-    if (slot.kind === "arm" && slot.index === (n.arms?.length ?? 0)) return { ...n, arms: [...(n.arms ?? []), { weight: 50 }] };
+    for (const m of described(n.type)?.members ?? []) {
+      const items = itemsOf(n, m);
+      const first = ((described(n.type)!.inserted as Record<string, object[]>)[m.name] ?? [{}])[0];
+      if (m.way === slot.kind && slot.index === items.length) return { ...n, [m.name]: [...items, { ...first }] };
+    }
     return n;
   });
   return lead({ ...d, nodes: grown }, { at: "slot", source, slot }, target);
@@ -201,23 +191,17 @@ export function quick(d: Definition, say: (what: "required" | "badDuration" | "u
   const reached = reachable(d);
   d.nodes.forEach((n, i) => {
     const at = (member: string): string => `nodes[${i}]${member && "."}${member}`;
-    const need = (member: "webhook" | "event" | "when" | "set" | "journey" | "for" | "timeout", value?: string | null): void => {
-      if (!value) out.push({ target: at(member), message: say("required", member) });
-      else if ((member === "for" || member === "timeout") && parseDuration(value) === undefined) out.push({ target: at(member), message: say("badDuration", member) });
+    const need = (member: string, value: unknown, kind = "text", name = member): void => {
+      if (!value || (kind === "templates" && !Object.keys(value)[0])) out.push({ target: at(member), message: say("required", name) });
+      else if (kind === "duration" && parseDuration(value as string) === undefined) out.push({ target: at(member), message: say("badDuration", name) });
     };
-    if (n.type === "touchpoint") need("webhook", n.webhook);
-    if (n.type === "delay") need("for", n.for);
-    if (n.type === "enroll") need("journey", n.journey);
-    if (n.type === "updateLead") need("set", Object.keys(n.set ?? {})[0]);
-    if (n.type === "emit" || (n.type === "waitForEvent" && !n.events?.length)) need("event", n.event);
-    n.events?.forEach((e, j) => {
-      if (n.type === "waitForEvent" && !e.event) out.push({ target: at(`events[${j}].event`), message: say("required", "event") });
-    });
-    if (n.type === "waitFor") need("when", n.when);
-    if (n.type === "waitForEvent" || n.type === "waitFor") need("timeout", n.timeout);
-    n.cases?.forEach((c, j) => {
-      if (n.type === "branch" && !c.when) out.push({ target: at(`cases[${j}].when`), message: say("required", "condition") });
-    });
+    if (n.type === "waitForEvent" && !n.events?.length) need("event", n.event);
+    for (const m of described(n.type)?.members ?? []) {
+      const items = m.way ? itemsOf(n, m) : [];
+      if (m.way === "event") items.forEach((e, j) => need(`events[${j}].event`, e.event, "text", "event"));
+      if (m.way === "case") items.forEach((c, j) => need(`cases[${j}].when`, c.when, "text", "condition"));
+      if (m.required && m.kind !== "list") need(m.name, n[m.name as keyof Node], m.kind);
+    }
     if (!reached.has(n.id)) out.push({ target: at(""), message: say("unreachable", "") });
   });
   return out;

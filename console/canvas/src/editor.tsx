@@ -4,7 +4,7 @@ import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, us
 
 import { Beside, onlyNode, useChosen } from "./app.tsx";
 import { type Shared, SharedContext, useShared } from "./context.ts";
-import { type Definition, type Node, type NodeType, type Slot, maxNodes, nodeTypes, nodesById } from "./definition.ts";
+import { type Definition, type Node, type NodeType, type Slot, described, maxNodes, nodeTypes, nodesById } from "./definition.ts";
 import * as edit from "./edit.ts";
 import { dragType } from "./edges.tsx";
 import { Flow } from "./flow.tsx";
@@ -17,8 +17,8 @@ import type { Page } from "./main.tsx";
 import type * as code from "./code.ts";
 import { type SaveState, Saver } from "./save.ts";
 import { Settings } from "./settings.tsx";
-import { type TextKey, fill } from "./texts.ts";
-import { type Words, problemInWords, slotLabel, title } from "./words.ts";
+import { fill } from "./texts.ts";
+import { type Words, inWords, placeInWords, problemInWords, slotLabel, title, typeName } from "./words.ts";
 
 type Step = { do: "change"; change: (d: Definition) => Definition; tag?: string } | { do: "undo" } | { do: "redo" };
 
@@ -72,9 +72,9 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
   }, [definition, saver, page]);
 
   const quick = useMemo(() => {
-    const fields: Record<string, TextKey> = { webhook: "webhook", for: "for", journey: "journey", event: "event", timeout: "timeout", when: "when", condition: "branch" };
-    return edit.quick(definition, (what, field) => fill(t[what], { field: field in fields ? t[fields[field]!] : field }));
-  }, [definition, t]);
+    const named = (field: string): string => (field === "condition" ? typeName("branch", words) : placeInWords(field, words.lang));
+    return edit.quick(definition, (what, field) => fill(t[what], { field: named(field) }));
+  }, [definition, t, words]);
   const problems = useMemo(() => {
     // What was found of nodes that are gone by now is over.
     const left = new Map([...found].filter(([id]) => id === "" || nodes.has(id)));
@@ -368,7 +368,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
               ))}
             {menu.what === "insert"
               ? nodeTypes.map((type) => (
-                  <button key={type} type="button" role="menuitem" className={`wp-menu-item wp-${type}`} onClick={() => insert(menu.place, type)}>
+                  <button key={type} type="button" role="menuitem" className={`wp-menu-item wp-${type} wp-of-${described(type)!.colour}`} onClick={() => insert(menu.place, type)}>
                     <TypeName type={type} hint />
                   </button>
                 ))
@@ -379,7 +379,7 @@ export function Editor({ page, loaded, words, reload }: { page: Page; loaded: Lo
                 ))}
             {menu.what === "insert" && keptClip() && (
               <MenuItem act={() => void fromClipboard(menu.place)} close={closeMenu}>
-                <span className="wp-step-icon wp-exit">
+                <span className="wp-step-icon wp-of-leave">
                   <Icon name="paste" size={17} />
                 </span>
                 {t.paste}
@@ -423,15 +423,15 @@ function wayName(n: Node, s: Slot, words: Words): string {
 }
 
 function TypeName({ type, hint = false }: { type: NodeType; hint?: boolean }) {
-  const { texts } = useShared().words;
+  const { words } = useShared();
   return (
     <>
       <span className="wp-step-icon">
         <Icon name={type} size={17} />
       </span>
       <span className="wp-type">
-        <b>{texts[type]}</b>
-        {hint && <small>{texts[`${type}Hint`]}</small>}
+        <b>{typeName(type, words)}</b>
+        {hint && <small>{inWords(described(type)!.hint, words.lang)}</small>}
       </span>
     </>
   );
@@ -439,7 +439,7 @@ function TypeName({ type, hint = false }: { type: NodeType; hint?: boolean }) {
 
 // Palette has all types of nodes: a click inserts one, and they can be dragged onto the "+" of a way.
 function Palette({ insert }: { insert: (type: NodeType) => void }) {
-  const { texts } = useShared().words;
+  const { texts, lang } = useShared().words;
   return (
     <nav className="wp-palette" aria-label={texts.addStep}>
       <h2>{texts.addStep}</h2>
@@ -447,8 +447,8 @@ function Palette({ insert }: { insert: (type: NodeType) => void }) {
         <button
           key={type}
           type="button"
-          className={`wp-palette-item wp-${type}`}
-          title={texts[`${type}Hint`]}
+          className={`wp-palette-item wp-${type} wp-of-${described(type)!.colour}`}
+          title={inWords(described(type)!.hint, lang)}
           draggable
           onDragStart={(e) => {
             e.dataTransfer.setData(dragType, type);

@@ -4,6 +4,7 @@ import { type Connection, MiniMap, Panel, ReactFlow, ReactFlowProvider, type Rea
 import { type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction, useCallback, useEffect, useMemo, useRef } from "react";
 
 import { useShared, useStale } from "./context.ts";
+import { described } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { type WayEdge, Arrows, edgeTypes, labelSize } from "./edges.tsx";
 import { type Graph, type GraphNode, startId } from "./graph.ts";
@@ -285,7 +286,7 @@ function Picture({ graph, counted, editing, problems, selected, select, first, c
         connectionRadius={40}
         proOptions={{ hideAttribution: true }} // it is below
       >
-        {graph.nodes.length >= manyNodes && <MiniMap<AnyNode> pannable zoomable ariaLabel={texts.minimap} nodeClassName={(n) => (n.type === "step" ? `wp-mini-${n.data.node.type}` : "wp-mini-mark")} nodeBorderRadius={24} />}
+        {graph.nodes.length >= manyNodes && <MiniMap<AnyNode> pannable zoomable ariaLabel={texts.minimap} nodeClassName={(n) => (n.type === "step" ? `wp-mini-${described(n.data.node.type)?.colour ?? "leave"}` : "wp-mini-mark")} nodeBorderRadius={24} />}
         <Stale />
         {children}
       </ReactFlow>

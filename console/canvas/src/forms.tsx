@@ -5,14 +5,14 @@ import { type ReactNode, createContext, use, useEffect, useId, useState } from "
 import { Code } from "./codefield.tsx";
 import type { ExpressionPlace, Language } from "./complete.ts";
 import { useShared } from "./context.ts";
-import { type Definition, type Node, type Param, type Slot, maxArms, maxAwaited, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
+import { type Definition, type Member, type Node, type Param, type Slot, described, maxArms, maxAwaited, maxCases, slots, tidy, weekdays, withSlot } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import { Icon } from "./icons.tsx";
 import type { Options } from "./load.ts";
 import { PanelHead, Problems } from "./panel.tsx";
 import { paramOf, paramText, valueOf } from "./param.ts";
-import { fill } from "./texts.ts";
-import { armLetter, armShare, dayName, title } from "./words.ts";
+import { type Texts, fill } from "./texts.ts";
+import { armLetter, armShare, dayName, inWords, placeInWords, title } from "./words.ts";
 
 interface FormProps {
   definition: Definition;
@@ -71,22 +71,6 @@ function Fields(props: FormProps) {
   });
   const fields = ["birthday", "createdAt", "updatedAt", ...options.fields.map((f) => `customFields.${f}`)];
   switch (node.type) {
-    case "touchpoint":
-      return (
-        <>
-          <Pick name={t.webhook} value={node.webhook ?? ""} onChange={(v) => set("webhook", v)} items={options.webhooks} />
-          <Params params={node.params ?? {}} change={(p) => set("params", Object.keys(p).length ? p : undefined)} key={node.id} />
-          <Way {...props} kind="next" name={t.next} />
-          <Way {...props} kind="onFailure" name={t.onFailureField} optional />
-        </>
-      );
-    case "delay":
-      return (
-        <>
-          <Text name={t.for} {...text("for")} hint={t.durationHint} />
-          <Way {...props} kind="next" name={t.next} />
-        </>
-      );
     case "waitUntil":
       return (
         <>
@@ -176,32 +160,6 @@ function Fields(props: FormProps) {
         </>
       );
     }
-    case "waitFor":
-      return (
-        <>
-          <Text name={t.when} {...text("when")} placeholder={t.caseHint} language="cel" target="when" />
-          <Text name={t.timeout} {...text("timeout")} hint={t.durationHint} />
-          <Way {...props} kind="next" name={t.next} />
-          <Way {...props} kind="onTimeout" name={t.onNotTrueField} optional />
-        </>
-      );
-    case "updateLead":
-      return (
-        <>
-          <Params member="set" params={node.set ?? {}} change={(p) => set("set", p)} key={node.id} title={t.fields} name={t.field} add={t.addField} list={options.fields.map((f) => `customFields.${f}`)} typed />
-          <Way {...props} kind="next" name={t.next} />
-          <Way {...props} kind="onFailure" name={t.onNotDoneField} optional />
-        </>
-      );
-    case "emit":
-      return (
-        <>
-          <Text name={t.event} {...text("event")} list={options.events} />
-          <Params member="properties" params={node.properties ?? {}} change={(p) => set("properties", Object.keys(p).length ? p : undefined)} key={node.id} title={t.properties} add={t.addProperty} typed />
-          <Way {...props} kind="next" name={t.next} />
-          <Way {...props} kind="onFailure" name={t.onNotDoneField} optional />
-        </>
-      );
     case "branch": {
       const cases = node.cases ?? [];
       const put = (next: typeof cases, field: string): void => change({ ...node, cases: next }, field);
@@ -221,7 +179,7 @@ function Fields(props: FormProps) {
             ))}
             <Add name={t.addCase} act={() => put([...cases, {}], "")} disabled={cases.length >= maxCases} />
           </fieldset>
-          <Way {...props} kind="otherwise" name={t.otherwise} />
+          <Way {...props} kind="otherwise" name={placeInWords("otherwise", words.lang)} />
         </>
       );
     }
@@ -253,16 +211,49 @@ function Fields(props: FormProps) {
         </>
       );
     }
-    case "enroll":
-      return (
-        <>
-          <Pick name={t.journey} value={node.journey ?? ""} onChange={(v) => set("journey", v)} items={options.journeys} />
-          <Way {...props} kind="next" name={t.next} />
-        </>
-      );
-    case "exit":
-      return null;
+    default:
+      return described(node.type)?.members.map((m) => <Row key={m.name} {...props} member={m} />);
   }
+}
+
+// Row is the field of a member, by its kind.
+function Row({ member: m, ...props }: FormProps & { member: Member }) {
+  const { node, change, options } = props;
+  const { words } = useShared();
+  const t = words.texts;
+  const name = m.label ? inWords(m.label, words.lang) : placeInWords(m.name, words.lang);
+  const value = node[m.name as keyof Node];
+  const set = (v: unknown): void => change(tidy({ ...node, [m.name]: v }), m.name);
+  const text = { name, value: typeof value === "string" ? value : "", onChange: set };
+  switch (m.kind) {
+    case "webhook":
+      return <Pick {...text} items={options.webhooks} />;
+    case "journey":
+      return <Pick {...text} items={options.journeys} />;
+    case "duration":
+      return <Text {...text} hint={t.durationHint} />;
+    case "event":
+      return <Text {...text} list={options.events} />;
+    case "condition":
+      return <Text {...text} placeholder={t.caseHint} language="cel" target={m.name} />;
+    case "clock":
+      return <Text {...text} type="time" />;
+    case "zone":
+      return <Text {...text} placeholder={t.timezoneHint} list={options.timezones} />;
+    case "templates":
+      return <Params member={m.name} params={(value ?? {}) as Record<string, Param>} change={(p) => set(m.required || Object.keys(p).length ? p : undefined)} key={node.id} title={name} {...templatesOf(m.name, t, options)} />;
+    case "way":
+      return <Way {...props} kind={m.name as Slot["kind"]} name={name} optional={!!(m.else || m.with)} />;
+    default:
+      return <Text {...text} />;
+  }
+}
+
+// templatesOf is what a list of templates says of its names, beside its title.
+function templatesOf(member: string, t: Texts, options: Options): Partial<ParamsProps> {
+  if (member === "set") return { name: t.field, add: t.addField, list: options.fields.map((f) => `customFields.${f}`), typed: true };
+  if (member === "properties") return { add: t.addProperty, typed: true };
+  return {};
 }
 
 // Winner says when a split compares its arms by the journey's goal: after a time, or after so many leads.

@@ -1,49 +1,10 @@
-// Icons: strokes on a grid of 24, drawn in the colour of the text around them.
+// Icons: strokes on a grid of 24, as those of types of nodes (journey/nodes), drawn in the colour of the text around them.
 
 import type { ReactNode } from "react";
 
+import { described } from "./definition.ts";
+
 const paths: Record<string, ReactNode> = {
-  touchpoint: <path d="M21 3 10.5 13.5M21 3l-6.6 18-3.9-7.5L3 9.6z" />,
-  delay: (
-    <>
-      <circle cx="12" cy="12" r="9" />
-      <path d="M12 7v5l3.2 2" />
-    </>
-  ),
-  waitUntil: (
-    <>
-      <rect x="3.5" y="5" width="17" height="15.5" rx="2.5" />
-      <path d="M8 3v4M16 3v4M3.5 10h17M9 15l2 2 4-4" />
-    </>
-  ),
-  waitForEvent: <path d="M13 2.5 4.5 13.2a.6.6 0 0 0 .5 1h6l-1 7.3 8.5-10.7a.6.6 0 0 0-.5-1h-6z" />,
-  waitFor: (
-    <>
-      <circle cx="12" cy="12" r="8.8" />
-      <path d="m8 12.3 2.8 2.7L16 9.5" />
-    </>
-  ),
-  updateLead: (
-    <>
-      <circle cx="9" cy="7.5" r="3.6" />
-      <path d="M2.8 19.5a6.4 6.4 0 0 1 8.7-5.9M13 20.5l.7-3 5.2-5.2 2.3 2.3-5.2 5.2z" />
-    </>
-  ),
-  emit: <path d="M12 12v.1M8 16a5.8 5.8 0 0 1 0-8M16 8a5.8 5.8 0 0 1 0 8M5 19a10 10 0 0 1 0-14M19 5a10 10 0 0 1 0 14" />,
-  branch: (
-    <>
-      <path d="M6 4v16M6 12h6a5 5 0 0 0 5-5" />
-      <path d="m13.5 9.5 3.5-3.5 3.5 3.5" />
-    </>
-  ),
-  split: <path d="M12 21v-7M12 14 5 7M12 14l7-7M5 12V7h5M14 7h5v5" />,
-  enroll: (
-    <>
-      <path d="M14 4h4.5A1.5 1.5 0 0 1 20 5.5v13a1.5 1.5 0 0 1-1.5 1.5H14" />
-      <path d="M4 12h10.5M11 8l4 4-4 4" />
-    </>
-  ),
-  exit: <path d="M5 21V4M5 4.5c4-2.5 7 2.5 14 0v9.5c-7 2.5-10-2.5-14 0" />,
   settings: (
     <>
       <path d="M4 7h9M19 7h1M4 17h1M11 17h9" />
@@ -102,7 +63,7 @@ export function Icon({ name, size = 18 }: { name: string; size?: number }) {
       aria-hidden="true"
       focusable="false"
     >
-      {paths[name] ?? <circle cx="12" cy="12" r="4" />}
+      {paths[name] ?? (described(name) ? <path d={described(name)!.icon} /> : <circle cx="12" cy="12" r="4" />)}
     </svg>
   );
 }

@@ -4,7 +4,7 @@ import { Handle, type Node as FlowNode, type NodeProps, Position } from "@xyflow
 import { memo } from "react";
 
 import { useCounts, useEntered, useShared } from "./context.ts";
-import type { Node } from "./definition.ts";
+import { type Node, described } from "./definition.ts";
 import type { Problem } from "./edit.ts";
 import type { Change, GraphNode } from "./graph.ts";
 import { Icon } from "./icons.tsx";
@@ -67,7 +67,7 @@ const StepView = memo(function StepView({ data, selected }: NodeProps<StepNode>)
   const { texts } = words;
   const counts = useCounts(node.id);
   const exit = node.type === "exit";
-  const classes = ["wp-step", `wp-${node.type}`, `is-${change}`];
+  const classes = ["wp-step", `wp-${node.type}`, `wp-of-${described(node.type)?.colour ?? "leave"}`, `is-${change}`];
   if (selected) classes.push("is-selected");
   if (problems.length) classes.push("has-problems");
   return (

@@ -36,7 +36,7 @@ export function Settings({ definition: d, options, problems, change, close }: Se
   return (
     <section className="wp-panel wp-form" aria-label={t.journeySettings}>
       <header className="wp-panel-head">
-        <span className="wp-step-icon wp-enroll">
+        <span className="wp-step-icon wp-of-other">
           <Icon name="settings" size={19} />
         </span>
         <div>

@@ -1,6 +1,6 @@
 // What a definition says, in words: summaries of nodes, labels of edges, numbers.
 
-import { type Node, type NodeType, type Slot, weekdays } from "./definition.ts";
+import { type Node, type NodeType, type Said, type Slot, described, itemsOf, slots, weekdays } from "./definition.ts";
 import places from "../../i18n/places.json";
 import { durationInWords } from "./duration.ts";
 import type { Problem } from "./edit.ts";
@@ -16,7 +16,7 @@ export interface Words {
   names: Names;
 }
 
-export const title = (n: Node, w: Words): string => n.label || (n.type === "exit" && /^(end|exit)$/i.test(n.id) ? w.texts.exit : n.id);
+export const title = (n: Node, w: Words): string => n.label || (n.type === "exit" && /^(end|exit)$/i.test(n.id) ? typeName(n.type, w) : n.id);
 
 // summary is one line that says what the node does.
 export function summary(n: Node, w: Words): string {
@@ -28,8 +28,6 @@ export function summary(n: Node, w: Words): string {
       const what = n.params?.["subject"] ?? n.params?.["template"] ?? n.params?.["text"];
       return n.webhook && typeof what === "string" ? `${by} · ${what}` : by;
     }
-    case "delay":
-      return n.for ? fill(t.sumDelay, { for: durationInWords(n.for, w.lang) }) : t.sumNone;
     case "waitUntil":
       return untilInWords(n, w);
     case "waitForEvent": {
@@ -38,14 +36,10 @@ export function summary(n: Node, w: Words): string {
       const wait = fill(t.sumEvent, { event: names.join(" / "), timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
       return n.when ? `${wait} · ${n.when}` : wait;
     }
-    case "waitFor":
-      return n.when ? fill(t.sumWaitFor, { when: n.when, timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" }) : t.sumNone;
     case "updateLead": {
       const fields = Object.keys(n.set ?? {}).map((f) => f.replace(/^customFields\./, ""));
       return fields.length ? fill(t.sumUpdate, { fields: fields.join(", ") }) : t.sumNone;
     }
-    case "emit":
-      return n.event ? fill(t.sumEmit, { event: n.event }) : t.sumNone;
     case "branch": {
       const cases = n.cases ?? [];
       if (cases.length === 1 && cases[0]!.when) return cases[0]!.when;
@@ -58,17 +52,30 @@ export function summary(n: Node, w: Words): string {
       const shown = weights.length > 4 ? [...weights.slice(0, 4), "…"] : weights;
       return fill(t.sumSplit, { n: arms.length, weights: shown.join(" / ") });
     }
-    case "enroll":
-      return n.journey ? fill(t.sumEnroll, { journey: name(n.journey) }) : t.sumNone;
-    case "exit":
-      return t.sumExit;
     default:
-      return "";
+      return described(n.type) ? summed(n, w) : "";
   }
 }
 
+// summed is the summary as the type's description has it, filled in with what the node has.
+function summed(n: Node, w: Words): string {
+  const { members, summary: said } = described(n.type)!;
+  const values: Record<string, string> = {};
+  for (const m of members) {
+    const value = n[m.name as keyof Node];
+    if (m.required && m.kind !== "duration" && !value) return w.texts.sumNone;
+    if (m.required && m.name === "for" && !value) return w.texts.sumNone;
+    const text = typeof value === "string" ? value : "";
+    values[m.name] = m.kind === "duration" ? (text ? durationInWords(text, w.lang) : "…") : (w.names.get(text) ?? text);
+  }
+  return said ? fill(inWords(said, w.lang), values) : "";
+}
+
+// inWords is a text in the page's language.
+export const inWords = (said: Said, lang: string): string => (lang.startsWith("zh") ? said.zh : said.en);
+
 // typeName is what a type of nodes is called; one that only a newer gateway has is called by its name.
-export const typeName = (type: NodeType, w: Words): string => w.texts[type] ?? type;
+export const typeName = (type: NodeType, w: Words): string => inWords(described(type)?.title ?? { en: type, zh: type }, w.lang);
 
 function untilInWords(n: Node, w: Words): string {
   const t = w.texts;
@@ -138,32 +145,17 @@ export function placeInWords(target: string, lang: string): string {
 
 // slotLabel says when a lead takes a way; "" where there is no other.
 export function slotLabel(n: Node, s: Slot, w: Words): string {
-  const t = w.texts;
-  switch (s.kind) {
-    case "event": {
-      const e = n.events?.[s.index];
-      const came = fill(t.onEvent, { event: e?.event ?? "…" });
-      return e?.when ? `${came} · ${e.when}` : came;
-    }
-    case "case":
-      return n.cases?.[s.index]?.when ?? "";
-    case "otherwise":
-      return t.otherwise;
-    case "arm":
-      return fill(t.arm, { n: armLetter(s.index), share: armShare(n, s.index, w.lang) });
-    case "onFailure":
-      return n.type === "touchpoint" ? t.onFailure : t.onNotDone;
-    case "onTimeout":
-      return fill(t.onTimeout, { timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…" });
-    case "onMissed":
-      return t.onMissed;
-    case "next":
-      if (n.onFailure) return n.type === "touchpoint" ? t.delivered : t.done;
-      if (n.onTimeout && n.type === "waitFor") return t.onTrue;
-      if (n.onTimeout) return fill(t.onEvent, { event: n.event ?? "…" });
-      if (n.onMissed) return t.reached;
-      return "";
-  }
+  const m = described(n.type)?.members.find((m) => (m.way ? m.way === s.kind : m.kind === "way" && m.name === s.kind));
+  if (s.kind === "case") return n.cases?.[s.index]?.when ?? "";
+  if (!m?.drawn || (s.kind === "next" && slots(n).length === 1)) return "";
+  const item = m.way ? itemsOf(n, m)[s.index] : n;
+  const said = fill(inWords(m.drawn, w.lang), {
+    event: item?.event ?? "…",
+    timeout: n.timeout ? durationInWords(n.timeout, w.lang) : "…",
+    n: armLetter(s.index),
+    share: armShare(n, s.index, w.lang),
+  });
+  return s.kind === "event" && item?.when ? `${said} · ${item.when}` : said;
 }
 
 // edgeLabel joins the labels of the ways that an edge stands for; all ways of a node need none.

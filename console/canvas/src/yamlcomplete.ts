@@ -3,7 +3,8 @@
 import { type Offer, type Offers, complete } from "./complete.ts";
 import { nodeTypes, weekdays } from "./definition.ts";
 import type { Options } from "./load.ts";
-import members from "./members.json";
+import header from "./members.json";
+import { members } from "./nodes.json";
 import { type Where, idsOf, whereIs } from "./yamlpath.ts";
 
 export interface YAMLOffer extends Offer {
@@ -59,7 +60,7 @@ export function completeYAML(source: string, at: number, options: Options): (Off
 
 // keys are the members that the object does not have yet.
 function keys(w: Where): Offers | undefined {
-  const all = members as Record<string, string[]>;
+  const all: Record<string, string[]> = { ...header, ...members };
   const parts = w.path.filter((p) => typeof p === "string");
   let known: string[] | undefined;
   if (parts.length === 0) known = all["journey"];

@@ -1,4 +1,4 @@
-// Every member that a definition may have (members.json) has a field in the form of the journey, or in
+// Every member that a definition may have (members.json, nodes.json) has a field in the form of the journey, or in
 // that of its type of node, which shows its value.
 
 import assert from "node:assert/strict";
@@ -8,10 +8,11 @@ import { createElement } from "react";
 import { renderToStaticMarkup } from "react-dom/server.edge";
 
 import { SharedContext } from "../src/context.ts";
-import type { Definition, Node } from "../src/definition.ts";
+import { type Definition, type Member, type Node, described, nodeTypes } from "../src/definition.ts";
 import { NodeForm } from "../src/forms.tsx";
 import type { Options } from "../src/load.ts";
-import members from "../src/members.json";
+import header from "../src/members.json";
+import { members } from "../src/nodes.json";
 import { Settings } from "../src/settings.tsx";
 import { texts } from "../src/texts.ts";
 
@@ -32,20 +33,20 @@ const definition: Definition = {
 };
 const about = (id: string) => ({ id, label: "A label", note: "A note" });
 const nodes: Node[] = [
-  { ...about("n1"), type: "touchpoint", webhook: "a-webhook", params: { "param-name": "param-value" }, next: "a-next", onFailure: "a-failure" },
-  { ...about("n2"), type: "delay", for: "1h", next: "a-next" },
   { ...about("n3"), type: "waitUntil", lead: "birthday", offset: "-2h", time: "09:01", weekdays: ["mon", "tue"], timezone: "Asia/Tokyo", next: "a-next", onMissed: "a-miss" },
   { ...about("n4"), type: "waitForEvent", event: "an-event", when: "a.when", timeout: "1h", since: "enrollment", next: "a-next", onTimeout: "a-timeout" },
   { ...about("n5"), type: "waitForEvent", events: [{ event: "one-event", when: "one.when", next: "one-next" }], timeout: "1h", since: "enrollment", onTimeout: "a-timeout" },
-  { ...about("n6"), type: "waitFor", when: "a.when", timeout: "1h", next: "a-next", onTimeout: "a-timeout" },
   { ...about("n7"), type: "branch", cases: [{ when: "case.when", next: "case-next" }], otherwise: "an-otherwise" },
   { ...about("n8"), type: "split", arms: [{ weight: 41, next: "arm-next" }], winner: { by: "goal", after: "2h" } },
   { ...about("n9"), type: "split", arms: [{ weight: 41, next: "arm-next" }], winner: { by: "goal", leads: 1007 } },
-  { ...about("n10"), type: "enroll", journey: "a-journey", next: "a-next" },
-  { ...about("n11"), type: "updateLead", set: { "set-name": "set-value" }, next: "a-next", onFailure: "a-failure" },
-  { ...about("n12"), type: "emit", event: "an-event", properties: { "property-name": "property-value" }, next: "a-next", onFailure: "a-failure" },
-  { ...about("n13"), type: "exit" },
 ];
+
+// The other types have a row for each member.
+for (const type of nodeTypes) {
+  if (nodes.some((n) => n.type === type)) continue;
+  const value = (m: Member): unknown => (m.kind === "templates" ? { [`${m.name}-name`]: `${m.name}-value` } : m.kind === "duration" ? "1h" : m.kind === "clock" ? "09:01" : `a-${m.name}`);
+  nodes.push({ ...about(type), type, ...Object.fromEntries(described(type)!.members.map((m) => [m.name, value(m)])) });
+}
 
 // given lists what members have a value, as members.json names them, and the values.
 function given(name: string, of: object, into: Map<string, Set<string>>): string[] {
@@ -92,6 +93,6 @@ test("every member of a definition has a field", () => {
   }
   assert.deepEqual(
     new Map(Array.from(known, ([name, of]) => [name, [...of].sort()])),
-    new Map(Object.entries(members).map(([name, of]) => [name, [...of].sort()])),
+    new Map(Object.entries<string[]>({ ...header, ...members }).map(([name, of]) => [name, [...of].sort()])),
   );
 });
