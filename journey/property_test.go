@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"waypost"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 // validDefinition draws a definition that Check accepts. Nodes are reached in
@@ -23,106 +25,24 @@ func validDefinition(t *rapid.T) *journey.Definition {
 	forward := func(i int, label string) string {
 		return id(rapid.IntRange(i+1, count-1).Draw(t, label))
 	}
-	nodes := make([]map[string]any, count)
-	for i := range nodes {
-		n := map[string]any{"id": id(i)}
-		nodes[i] = n
-		if i == count-1 {
-			n["type"] = "exit"
-			continue
-		}
-		switch kind := rapid.SampledFrom([]string{"touchpoint", "delay", "waitUntil", "waitForEvent", "branch", "split", "enroll", "updateLead", "emit", "waitFor"}).Draw(t, "type"); kind {
-		case "touchpoint":
-			n["type"], n["webhook"], n["next"] = kind, "whk_1", id(i+1)
-			n["params"] = map[string]any{
-				"n": json.Number(rapid.StringMatching(`-?(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?`).Draw(t, "number")),
-				"s": rapid.SampledFrom([]string{"", "plain", "Hi {{ lead.name }}", "\u2028<&>\"\\é你"}).Draw(t, "text"),
-			}
-			if rapid.Bool().Draw(t, "has onFailure") {
-				n["onFailure"] = forward(i, "onFailure")
-			}
-		case "delay":
-			n["type"], n["for"], n["next"] = kind, rapid.SampledFrom([]string{"1ms", "90m", "72h", "P3D", "PT5M"}).Draw(t, "for"), id(i+1)
-		case "waitUntil":
-			n["type"], n["next"] = kind, id(i+1)
-			if zone := rapid.SampledFrom([]string{"", "Asia/Kathmandu", "Europe/Berlin"}).Draw(t, "timezone"); zone != "" {
-				n["timezone"] = zone
-			}
-			if days := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"mon", "wed", "sat"}), 0, 3, rapid.ID).Draw(t, "weekdays"); len(days) > 0 {
-				n["weekdays"] = days
-			}
-			if rapid.Bool().Draw(t, "has lead") {
-				n["lead"] = rapid.SampledFrom([]string{"birthday", "createdAt", "customFields.renewalDate", "customFields.none"}).Draw(t, "lead")
-				n["offset"] = rapid.SampledFrom([]string{"0s", "-72h", "P30D", "+1h"}).Draw(t, "offset")
-				if n["lead"] != "birthday" || rapid.Bool().Draw(t, "has onMissed") {
-					n["onMissed"] = forward(i, "onMissed")
-				}
-			}
-			if n["lead"] == nil || rapid.Bool().Draw(t, "has time") {
-				n["time"] = rapid.SampledFrom([]string{"00:00", "09:00", "02:30", "23:59"}).Draw(t, "time")
-			}
-		case "split":
-			n["type"] = kind
-			arms := make([]any, rapid.IntRange(2, 4).Draw(t, "arms"))
-			for j := range arms {
-				arms[j] = map[string]any{"weight": rapid.IntRange(1, 100).Draw(t, "weight"), "next": forward(i, "arm")}
-			}
-			arms[0].(map[string]any)["next"] = id(i + 1)
-			n["arms"] = arms
-		case "enroll":
-			n["type"], n["journey"], n["next"] = kind, "jrn_2", id(i+1)
-		case "waitFor":
-			n["type"], n["when"], n["timeout"], n["next"] = kind, "lead.gender == 1", "P7D", id(i+1)
-			if rapid.Bool().Draw(t, "has onTimeout") {
-				n["onTimeout"] = forward(i, "onTimeout")
-			}
-		case "updateLead", "emit":
-			n["type"], n["next"] = kind, id(i+1)
-			if kind == "emit" {
-				n["event"], n["properties"] = "told", map[string]any{"n": json.Number("1.50"), "list": []any{"{{ lead.name }}", nil}}
-			} else {
-				n["set"] = map[string]any{"customFields.n": "{{ lead.customFields.n | plus: 1 }}", "gender": rapid.IntRange(0, 2).Draw(t, "gender"), "remark": nil}
-			}
-			if rapid.Bool().Draw(t, "has onFailure") {
-				n["onFailure"] = forward(i, "onFailure")
-			}
-		case "waitForEvent":
-			n["type"], n["event"], n["timeout"], n["next"] = kind, "purchase", rapid.SampledFrom([]string{"1ms", "168h", "P7D"}).Draw(t, "timeout"), id(i+1)
-			if when := rapid.SampledFrom([]string{"", "event.amount > 100", "lead.gender == 1 && event.tags[0] == 'x'"}).Draw(t, "when"); when != "" {
-				n["when"] = when
-			}
-			if rapid.Bool().Draw(t, "several") {
-				event := func(name string) map[string]any { return map[string]any{"event": name, "next": forward(i, "event")} }
-				first := event(n["event"].(string))
-				if n["when"] != nil {
-					first["when"] = n["when"]
-				}
-				n["events"] = []any{first, event("login"), map[string]any{"event": "purchase", "next": id(i + 1)}}
-				for _, member := range []string{"event", "when", "next"} {
-					delete(n, member)
-				}
-			}
-			if rapid.Bool().Draw(t, "since") {
-				n["since"] = "enrollment"
-			}
-			if rapid.Bool().Draw(t, "has onTimeout") {
-				n["onTimeout"] = forward(i, "onTimeout")
-			}
-		case "branch":
-			n["type"], n["otherwise"] = kind, id(i+1)
-			cases := make([]any, rapid.IntRange(1, 4).Draw(t, "cases"))
-			for j := range cases {
-				c := map[string]any{"when": rapid.SampledFrom([]string{"true", "lead.gender == 1", "lead.customFields.x > 3"}).Draw(t, "when")}
-				if rapid.Bool().Draw(t, "has next") {
-					c["next"] = forward(i, "case")
-				}
-				cases[j] = c
-			}
-			n["cases"] = cases
+	steps := make([]map[string]any, count)
+	var types []*nodes.Type
+	for _, kind := range nodes.All {
+		if kind.Enters != nodes.PhaseDone {
+			types = append(types, kind)
 		}
 	}
+	for i := range steps {
+		if i == count-1 {
+			steps[i] = map[string]any{"id": id(i), "type": "exit"}
+			continue
+		}
+		kind := rapid.SampledFrom(types).Draw(t, "type")
+		steps[i] = drawnNode(t, kind, id(i+1), func(label string) string { return forward(i, label) })
+		steps[i]["id"] = id(i)
+	}
 	// Loops: a branch may lead to an extra node that waits and leads back anywhere.
-	for i, n := range nodes {
+	for i, n := range steps {
 		if n["type"] == "branch" && rapid.Bool().Draw(t, "loop") {
 			back := fmt.Sprintf("back-%d", i)
 			n["cases"] = append(n["cases"].([]any), map[string]any{"when": "false", "next": back})
@@ -138,14 +58,14 @@ func validDefinition(t *rapid.T) *journey.Definition {
 				delete(wait, "for")
 				wait["type"], wait["lead"], wait["onMissed"] = "waitUntil", "customFields.renewalDate", id(count-1)
 			}
-			nodes = append(nodes, wait)
+			steps = append(steps, wait)
 		}
 	}
-	definition := map[string]any{"name": "x", "start": id(0), "nodes": nodes}
+	definition := map[string]any{"name": "x", "start": id(0), "nodes": steps}
 	if rapid.Bool().Draw(t, "has labels") {
 		definition["description"], definition["tags"] = "What it is for.\n\u2028", []string{"spring", " 新客户"}
-		nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "labelled")]["label"] = "Begin \"here\""
-		nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "noted")]["note"] = "a\nb"
+		steps[rapid.IntRange(0, len(steps)-1).Draw(t, "labelled")]["label"] = "Begin \"here\""
+		steps[rapid.IntRange(0, len(steps)-1).Draw(t, "noted")]["note"] = "a\nb"
 	}
 	if rapid.Bool().Draw(t, "has exitOn") {
 		definition["exitOn"] = []any{map[string]any{"event": "unsubscribed"}, map[string]any{"event": "gone"}}
@@ -170,6 +90,40 @@ func validDefinition(t *rapid.T) *journey.Definition {
 	return d
 }
 
+// drawnNode draws a node of a type, which leads to the next one, and by its other ways further on.
+func drawnNode(t *rapid.T, kind *nodes.Type, next string, forward func(label string) string) map[string]any {
+	var n map[string]any
+	example := json.NewDecoder(strings.NewReader(rapid.SampledFrom(kind.Examples).Draw(t, "example")))
+	example.UseNumber()
+	if err := example.Decode(&n); err != nil {
+		t.Fatal(err)
+	}
+	n["type"] = kind.Name
+	items := 0
+	for _, m := range kind.Members {
+		list, _ := n[m.Name].([]any)
+		for _, item := range list {
+			if m.Kind == nodes.List {
+				item.(map[string]any)["next"] = rapid.SampledFrom([]string{next, forward(m.Name), ""}).Draw(t, "has next")
+				items++
+			}
+		}
+		if m.Kind == nodes.List && items > 0 {
+			list[0].(map[string]any)["next"] = next
+		}
+	}
+	for _, m := range kind.Members {
+		switch own := m.Else == "" && m.With == ""; {
+		case m.Kind != nodes.Way, m.Name == "next" && items > 0, m.With != "" && n[m.With] == nil:
+		case own:
+			n[m.Name] = next
+		case m.With != "" && n[m.With] != "birthday", rapid.Bool().Draw(t, "has "+m.Name):
+			n[m.Name] = forward(m.Name)
+		}
+	}
+	return n
+}
+
 // answer draws the input that a command asks for.
 func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) journey.Input {
 	switch c.Kind {
@@ -183,14 +137,14 @@ func answer(t *rapid.T, d *journey.Definition, c journey.Command, at time.Time) 
 		return journey.Input{Kind: journey.InputSent, At: at, Succeed: rapid.Bool().Draw(t, "succeed"), Reason: rapid.SampledFrom([]string{"", "httpStatus 404"}).Draw(t, "reason")}
 	case journey.CommandDecide:
 		in := journey.Input{Kind: journey.InputDecided, At: at, Reason: rapid.SampledFrom([]string{"", "a reason"}).Draw(t, "reason")}
-		switch n, _ := d.Node(c.Node); n.Type {
-		case journey.Branch:
+		n, _ := d.Node(c.Node)
+		in.Succeed = rapid.Bool().Draw(t, "succeed")
+		switch {
+		case len(n.Cases) > 0:
 			in.Arm = rapid.IntRange(-1, len(n.Cases)-1).Draw(t, "arm")
-		case journey.Split:
+		case len(n.Arms) > 0:
 			in.Arm = rapid.IntRange(0, len(n.Arms)-1).Draw(t, "arm")
-		case journey.Enroll, journey.UpdateLead, journey.Emit:
-			in.Succeed = rapid.Bool().Draw(t, "succeed")
-		case journey.WaitUntil:
+		case n.Holding():
 			if n.Lead == "" || rapid.Bool().Draw(t, "has until") {
 				in.Until = at.Add(time.Duration(rapid.IntRange(1, 1e9).Draw(t, "until")) * time.Microsecond)
 			}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 	"waypost"
 	"waypost/journey"
+	"waypost/journey/nodes"
 	"waypost/store/storetest"
 	"waypost/workflows"
 )
@@ -31,7 +34,7 @@ func TestSimulationAgrees(t *testing.T) {
 		}{{13, 1}, {13, 1}, {12, 4}} {
 			t.Run(fmt.Sprintf("%d of %d leads, seed %d", one.journeys, one.members, seed), func(t *testing.T) {
 				t.Parallel()
-				d := drawing{Rand: rand.New(rand.NewPCG(uint64(seed), 10)), cohort: one.members > 1, seen: map[string]int{}}
+				d := drawing{Rand: rand.New(rand.NewPCG(uint64(seed), 10)), cohort: one.members > 1, t: t, seen: map[string]int{}}
 				w := newWorld(t, func(h *waypost.Webhook) {
 					h.Retry.Schedule, h.Retry.Jitter = []waypost.Duration{waypost.Duration(time.Second)}, 0
 				})
@@ -54,6 +57,12 @@ func TestSimulationAgrees(t *testing.T) {
 	})
 	t.Logf("what came of them: %v", seen)
 	// What was drawn goes everywhere.
+	for _, kind := range nodes.All {
+		came := func(what string) bool { return strings.HasPrefix(what, kind.Name+" ") }
+		if !t.Failed() && !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), came) {
+			t.Errorf("nobody came to a %s", kind.Name)
+		}
+	}
 	for _, what := range []string{
 		"touchpoint delivered", "touchpoint failed", "touchpoint skipped", "delay waited", "waitUntil waited", "waitUntil skipped",
 		"waitForEvent matched", "waitForEvent event 1", "waitForEvent event 2", "waitForEvent timedOut", "branch case 1", "branch otherwise", "split arm 1", "split arm 2", "enroll enrolled",
@@ -75,6 +84,7 @@ type drawing struct {
 	// cohort leaves out what ends at other times in cohorts: delays, and waits for
 	// events, which are rounded.
 	cohort bool
+	t      *testing.T
 	target string         // the journey of enroll nodes
 	seen   map[string]int // what came of nodes and enrollments
 }
@@ -89,20 +99,16 @@ const back = "back-"
 // the journey, so may a branch.
 func (d *drawing) definition() string {
 	count := 2 + d.IntN(8)
-	var nodes, loops []map[string]any
+	var steps, loops []map[string]any
 	exits := d.IntN(2) == 0
 	var touchpoints []string
 	for i := range count {
 		later := func() string { return fmt.Sprint("n", i+1+d.IntN(count-i)) }
 		n := map[string]any{"id": fmt.Sprint("n", i), "label": fmt.Sprint("Step ", i), "next": fmt.Sprint("n", i+1)}
-		types := []string{"touchpoint", "touchpoint", "touchpoint", "touchpoint", "waitUntil", "branch", "split", "enroll", "updateLead", "emit"}
-		if d.cohort {
-			types = append(types, "waitUntil")
-		} else {
-			types = append(types, "delay", "waitForEvent", "waitForEvent", "waitFor")
-		}
-		n["type"] = pick(d, types...)
+		n["type"] = pick(d, d.types()...)
 		switch n["type"] {
+		default:
+			must(d.t, json.Unmarshal([]byte(pick(d, nodes.Of(n["type"].(string)).Examples...)), &n))
 		case "touchpoint":
 			touchpoints = append(touchpoints, n["id"].(string))
 			n["webhook"], n["params"] = "WEBHOOK", map[string]any{"text": pick(d, "x", "Hi {{ lead.name }}", "{{ touchpoints."+touchpoints[0]+".message }}", "{{ 1 | divided_by: lead.customFields.none }}")}
@@ -174,10 +180,10 @@ func (d *drawing) definition() string {
 		case "enroll":
 			n["journey"] = d.target
 		}
-		nodes = append(nodes, n)
+		steps = append(steps, n)
 	}
-	nodes = append(append(nodes, map[string]any{"id": fmt.Sprint("n", count), "type": "exit"}), loops...)
-	definition := map[string]any{"name": "Drawn", "description": "Not in the workflow's input.", "start": "n0", "nodes": nodes}
+	steps = append(append(steps, map[string]any{"id": fmt.Sprint("n", count), "type": "exit"}), loops...)
+	definition := map[string]any{"name": "Drawn", "description": "Not in the workflow's input.", "start": "n0", "nodes": steps}
 	if exits {
 		definition["exitOn"] = []any{map[string]any{"event": "unsubscribed"}}
 	}
@@ -192,6 +198,23 @@ func (d *drawing) definition() string {
 		panic(err)
 	}
 	return string(text)
+}
+
+// types are those of all nodes but exits, some of them more than once. Their order belongs to the seeds.
+func (d *drawing) types() []string {
+	types := []string{"touchpoint", "touchpoint", "touchpoint", "touchpoint", "waitUntil", "branch", "split", "enroll", "updateLead", "emit"}
+	if d.cohort {
+		types = append(types, "waitUntil")
+	} else {
+		types = append(types, "delay", "waitForEvent", "waitForEvent", "waitFor")
+	}
+	for _, t := range nodes.All {
+		rounded := d.cohort && t.Waits != "" && t.Waits != nodes.ForClock
+		if t.Enters != nodes.PhaseDone && !rounded && !slices.Contains(types, t.Name) {
+			types = append(types, t.Name)
+		}
+	}
+	return types
 }
 
 func (d *drawing) lead() waypost.LeadFields {
