@@ -2,11 +2,24 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"waypost"
 )
+
+// enrollmentsOutbox is where accepted enrollments wait for their workflow.
+type enrollmentsOutbox interface {
+	Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error)
+	EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, *waypost.Cohort, error)
+	AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, err error)
+	AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (inserted bool, claimed []waypost.Cohort, err error)
+	ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error)
+	FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error)
+	StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error)
+	MarkStarted(ctx context.Context, cohortIDs ...string) error
+}
 
 const (
 	// groupTime is how long enrollments that are in no hurry wait for others of their
@@ -34,13 +47,6 @@ type Engine interface {
 	SendAhead(ctx context.Context, claimed waypost.Cohort, coalesce bool) (canWait bool)
 	// Failed is called with what the database or Temporal could not do.
 	Failed(error)
-}
-
-// Signal is sent by processes that have no pump.
-type Signal interface {
-	// Await waits for a signal, for some seconds at most. An error means that none can
-	// come now.
-	Await(ctx context.Context) (signaled bool, err error)
 }
 
 // Enroll stores an enrollment of the API and sees to it that it is started. It is claimed as
@@ -132,6 +138,38 @@ func (p *Pump) sendAhead(ctx context.Context, claimed waypost.Cohort, coalesce b
 	case <-time.After(sendTime):
 		return true
 	}
+}
+
+// startLeft starts what was claimed and left.
+func (p *Pump) startLeft(ctx context.Context) (more bool, err error) {
+	cohorts, err := p.outbox.StaleCohorts(ctx, p.Now().Add(-staleAfter), staleLimit)
+	if err != nil {
+		return false, err
+	}
+	return len(cohorts) == staleLimit, p.startCohorts(ctx, cohorts)
+}
+
+// startCohorts starts each of the cohorts: one that Temporal refuses must not
+// keep the others from starting.
+func (p *Pump) startCohorts(ctx context.Context, cohorts []waypost.Cohort) error {
+	var errs error
+	var started []string
+	for _, cohort := range cohorts {
+		if err := p.limited(ctx, func(ctx context.Context) error { return p.starter.StartCohort(ctx, cohort) }); err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		p.observe.Started(KindEnrollment, len(cohort.Members))
+		started = append(started, cohort.ID)
+	}
+	if len(started) == 0 {
+		return errs
+	}
+	err := p.limited(ctx, func(ctx context.Context) error { return p.outbox.MarkStarted(ctx, started...) })
+	if waypost.CodeOf(err) == waypost.CodeNotFound { // one has ended, and is gone
+		err = nil
+	}
+	return errors.Join(errs, err)
 }
 
 // grouping are claimed enrollments that wait for others of their journey version.

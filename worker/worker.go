@@ -1,5 +1,3 @@
-// Package worker builds and runs what works in the background: the Temporal
-// worker that carries out journeys, and the pump that starts them.
 package worker
 
 import (
