@@ -12,7 +12,7 @@
 //   - webhooks: webhook.go, webhook_validate.go, webhook_url.go, webhook_tls.go, webhook_history.go, health.go, subscription.go, suppression.go
 //   - journeys and enrollments: journey.go, enrollment.go, entry.go, decision.go, move.go, effect.go, event.go, event_ages.go, control.go, statistics.go, goal.go, ratio.go
 //   - launches: launch.go, segment.go, schedule.go, cron.go
-//   - messages and their deliveries: message.go, sending.go, outcome.go, delivery.go, retry.go, redelivery.go
+//   - messages and their deliveries: message.go, touchpoint.go, outcome.go, delivery.go, retry.go, redelivery.go
 //   - articles and search: article.go, search.go
 //   - retention: retention.go
 //   - errors, ids, JSON, times: error.go, id.go, idempotency.go, json.go, duration.go, date.go, zone.go

@@ -36,8 +36,9 @@ var importTable = map[string]folder{
 	"client":        {ours: []string{".", "signature"}},
 	"listen":        {},
 	"webhook":       {ours: []string{"."}, also: []string{lru}},
+	// The messages between store and delivery are delivery's: the store carries them out for it alone.
 	"store": {
-		ours:  []string{".", "segment"},
+		ours:  []string{".", "segment", "delivery"},
 		third: []string{"github.com/uptrace/bun", "github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/HdrHistogram/hdrhistogram-go"},
 		also:  []string{lru},
 	},

@@ -32,7 +32,7 @@ func (a *Activities) watch(ctx context.Context, b delivery.Batch, v delivery.Ver
 	if err != nil {
 		return err
 	}
-	subjects, err := a.engine.Subjects(ctx, b, v, items, &waypost.Briefing{Leads: leads, Enrollments: enrollments})
+	subjects, err := a.engine.Subjects(ctx, b, v, items, &delivery.Briefing{Leads: leads, Enrollments: enrollments})
 	if err != nil {
 		return err
 	}

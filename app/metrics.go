@@ -149,7 +149,7 @@ type countedStore struct {
 	metrics *metrics
 }
 
-func (r countedStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (r countedStore) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) error {
 	if err := r.Store.RecordAttempts(ctx, records); err != nil {
 		return err
 	}

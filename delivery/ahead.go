@@ -71,6 +71,6 @@ func (e *Engine) firstRun(ctx context.Context, claimed waypost.Cohort, coalesce 
 		})
 	}
 	r = e.newRun(Caller{WorkflowID: claimed.Members[0].EnrollmentID, Local: true, FirstAttempt: true}, b, v)
-	r.ahead, r.began, r.hook.ID = true, now, node.Webhook
+	r.ahead, r.hook.ID = true, node.Webhook
 	return r, false, nil
 }

@@ -127,17 +127,17 @@ type run struct {
 	ahead   bool // SendAhead: it opens attempts, and writes nothing else
 	batch   Batch
 	version Version // of Deliver
-	began   time.Time
-	hook    waypost.Webhook // in Deliver it has only its id before findWebhook
+	cap     waypost.FrequencyCap
+	hook    waypost.Webhook // in Deliver it has only its id before read
 	// stopped are redeliveries that are to make no further attempt.
 	stopped  map[waypost.Touchpoint]bool
 	items    []*item
-	briefing *waypost.Briefing // nil if not all messages are new
-	pass     *pass             // nil before the breaker is asked
-	admitted int               // POSTs
-	started  int               // POSTs
-	opened   bool              // or tried to: attempts may be open
-	seed     uint64            // see jitter
+	briefing *Briefing // nil if not all messages are new
+	pass     *pass     // nil before the breaker is asked
+	admitted int       // POSTs
+	started  int       // POSTs
+	opened   bool      // or tried to: attempts may be open
+	seed     uint64    // see jitter
 }
 
 // item is one message on its way through a run.
@@ -145,35 +145,37 @@ type item struct {
 	Item
 	flight *flight
 	owned  bool // the run ends the flight; else it waits for the end
+	// askedFirst says that the workflow asks for the touchpoint for the first time. first says
+	// that it is new, too, and was not sent ahead: nothing is recorded of it, and nothing is read.
+	// If that is wrong, the attempt is not opened, and the next batch reads. A local activity that
+	// runs again after its workflow task was lost looks like a first run; so no touchpoint is taken
+	// for new a minute after it was entered.
+	askedFirst, first bool
+
 	result Result
+	next   transition // by the result, or none
 
 	// The next attempt, of what is due.
 	attempt     int
-	interrupted bool             // the attempt before it was
-	stored      *waypost.Sending // nil if nothing is, or if it was not read
-	sought      bool             // it was read, and nothing is stored
-	paused      time.Duration    // since the first attempt
-	opening     waypost.Opening  // made by renderMessages
-}
-
-// unrendered tells whether the message is still to be made.
-func (i *item) unrendered() bool { return i.stored == nil || i.stored.Body == nil }
-
-// sending is what is stored of the message, or nothing.
-func (i *item) sending() waypost.Sending {
-	if i.stored == nil {
-		return waypost.Sending{}
-	}
-	return *i.stored
+	interrupted bool          // the attempt before it was
+	stored      Sending       // zero if nothing is, or if it was not read
+	sought      bool          // it was read, and nothing is stored
+	paused      time.Duration // since the first attempt
+	opening     Opening       // made by renderMessages
 }
 
 func (e *Engine) newRun(by Caller, b Batch, v Version) *run {
 	r := &run{
-		Engine: e, by: by, batch: b, version: v, began: e.now(),
+		Engine: e, by: by, batch: b, version: v,
 		items: make([]*item, len(b.Items)), seed: seedOf(by.WorkflowID),
 	}
-	for i := range b.Items {
-		r.items[i] = &item{Item: b.Items[i]}
+	if v.Definition != nil { // a redelivery has no cap
+		r.cap = v.FrequencyCap()
+	}
+	now := e.now()
+	for i, it := range b.Items {
+		asked := by.FirstAttempt && it.Unsent
+		r.items[i] = &item{Item: it, askedFirst: asked, first: asked && !it.Ahead && now.Sub(it.Since) < time.Minute}
 	}
 	return r
 }
@@ -198,9 +200,17 @@ func (r *run) do(ctx context.Context) ([]Result, error) {
 // errUnfinished is what a run gets that has joined a flight of one that panicked.
 var errUnfinished = errors.New("the batch did not finish")
 
-// send answers from what is recorded where it can, and starts the POSTs of the rest.
+// send answers from what is recorded where it can, and starts the POSTs of the rest. It joins
+// the flights that other runs of this process have begun.
 func (r *run) send(ctx context.Context) error {
-	owned := r.claim()
+	var owned []*item
+	// A flight begins before any read: its owner knows that an attempt of this process that is
+	// open in the database has no POST under way.
+	for _, it := range r.items {
+		if it.flight, it.owned = r.flights.begin(it.AttemptRound(), it.askedFirst, r.ahead); it.owned {
+			owned = append(owned, it)
+		}
+	}
 	err := errUnfinished // if this panics
 	defer func() { r.release(err) }()
 	err = r.sendOwned(ctx, owned)
@@ -236,25 +246,12 @@ func (r *run) sendOwned(ctx context.Context, owned []*item) error {
 	return r.openAttempts(ctx, due)
 }
 
-// claim begins a flight for each touchpoint that has none in this process, and returns
-// those items; it joins the flights of the others. It comes before any read: the owner of
-// a flight knows that an attempt of this process that is open in the database has no POST
-// under way.
-func (r *run) claim() (owned []*item) {
-	for _, it := range r.items {
-		if it.flight, it.owned = r.flights.begin(it.AttemptRound(), r.asksFirst(it), r.ahead); it.owned {
-			owned = append(owned, it)
-		}
-	}
-	return owned
-}
-
 // release ends the flights that this run owns and has not started. The runs that have
 // joined them get the item's result, or the error.
 func (r *run) release(err error) {
 	for _, it := range r.items {
 		if it.owned {
-			it.flight.result, it.flight.err = it.result, err
+			it.flight.result, it.flight.next, it.flight.err = it.result, it.next, err
 			r.flights.drop(it.AttemptRound(), it.flight)
 		}
 	}
@@ -284,22 +281,9 @@ func (r *run) waitToOpen(ctx context.Context) (ready bool, err error) {
 // leaveToRegular leaves what is due to a regular activity, which runs at once.
 func (r *run) leaveToRegular(due []*item) {
 	for _, it := range due {
-		it.result = r.answer(it, waypost.Sending{}, OutcomeUnderWay, "", time.Time{})
+		it.result = r.answer(it, Sending{}, OutcomeUnderWay, "", time.Time{})
 	}
 }
-
-// isFirst tells whether this is the first run for a new touchpoint that was not sent
-// ahead: nothing is recorded of it, and nothing is read. If that is wrong, the attempt is
-// not opened, and the next batch reads. A local activity that runs again after its
-// workflow task was lost looks like a first run; so no touchpoint is taken for new a minute
-// after it was entered. The answer is the same during the whole run (it goes by began),
-// because a remembered webhook needs a briefing.
-func (r *run) isFirst(it *item) bool {
-	return r.asksFirst(it) && !it.Ahead && r.began.Sub(it.Since) < time.Minute
-}
-
-// asksFirst tells whether the workflow asks for a touchpoint for the first time.
-func (r *run) asksFirst(it *item) bool { return r.by.FirstAttempt && it.Unsent }
 
 const (
 	// slotlessWait is how long a batch without a waiting slot waits.
@@ -356,7 +340,7 @@ func (r *run) await(ctx context.Context) error {
 			if it.flight.err != nil {
 				return fmt.Errorf("record attempt of enrollment %s: %w", it.EnrollmentID, it.flight.err)
 			}
-			it.result = it.flight.result
+			it.result, it.next = it.flight.result, it.flight.next
 		default:
 			var next time.Time // of a local activity: at once, and a regular one waits on
 			switch {
@@ -366,7 +350,7 @@ func (r *run) await(ctx context.Context) error {
 			default:
 				next = r.now().UTC().Add(it.flight.expect(r.admit.PostTime(r.hook.ID)))
 			}
-			it.result = r.answer(it, waypost.Sending{}, OutcomeUnderWay, "", next)
+			it.result = r.answer(it, Sending{}, OutcomeUnderWay, "", next)
 		}
 	}
 	return nil
@@ -422,6 +406,11 @@ func (r *run) isLast(it *item) (bool, error) {
 	if !d.Decided() || d.Outcome == OutcomeCanceled || d.Outcome == OutcomeExited || !r.version.Exits() {
 		return false, nil
 	}
-	after, _, err := follow(r.version, it.Item, d)
-	return after.Phase == journey.PhaseDone, err
+	if it.next.after.Phase == "" { // it was decided before this run
+		var err error
+		if it.next, err = r.step(it.Item, d); err != nil {
+			return false, err
+		}
+	}
+	return it.next.after.Phase == journey.PhaseDone, nil
 }

@@ -348,7 +348,7 @@ type meetingStore struct {
 	met *sync.WaitGroup
 }
 
-func (s meetingStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s meetingStore) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	s.met.Done()
 	s.met.Wait()
 	return s.Store.OpenAttempts(ctx, openings)
@@ -383,12 +383,12 @@ type flakyStore struct {
 	*store.Store
 	away   atomic.Bool
 	failed atomic.Int32
-	fault  func([]waypost.AttemptRecord) error
+	fault  func([]delivery.AttemptRecord) error
 }
 
 var errAway = errors.New("the database is away")
 
-func (s *flakyStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (s *flakyStore) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) error {
 	if s.fault != nil {
 		if err := s.fault(records); err != nil {
 			s.failed.Add(1)
@@ -435,7 +435,7 @@ func TestRefusedRecordDoesNotBlockOthers(t *testing.T) {
 	var refused atomic.Value
 	refused.Store(w.items[2].EnrollmentID)
 	s := &flakyStore{Store: w.store}
-	s.fault = func(records []waypost.AttemptRecord) error {
+	s.fault = func(records []delivery.AttemptRecord) error {
 		for _, r := range records {
 			if r.EnrollmentID == refused.Load() {
 				return errors.New("refused")
@@ -590,7 +590,7 @@ type leadless struct {
 	lead int64
 }
 
-func (s leadless) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
+func (s leadless) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (delivery.Briefing, error) {
 	b, err := s.Store.Briefing(ctx, sc, webhookID, of)
 	delete(b.Leads, s.lead)
 	return b, err

@@ -233,7 +233,7 @@ type meanwhileStore struct {
 	meanwhile func()
 }
 
-func (s *meanwhileStore) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
+func (s *meanwhileStore) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferral) error {
 	s.meanwhile()
 	return s.Store.RecordDeferrals(ctx, deferrals)
 }

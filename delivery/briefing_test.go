@@ -13,7 +13,7 @@ import (
 	"waypost/delivery"
 )
 
-func (c *counted) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
+func (c *counted) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (delivery.Briefing, error) {
 	c.count("briefing")
 	return c.Store.Briefing(ctx, sc, webhookID, of)
 }

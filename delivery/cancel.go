@@ -53,21 +53,21 @@ func (e *Engine) CancelRedeliveries(ctx context.Context, b Batch) error {
 }
 
 // OpenAttempts returns the touchpoints whose delivery has an attempt that has not ended.
-func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (e *Engine) OpenAttempts(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]Sending, error) {
 	stored, err := e.store.Sendings(ctx, keys)
 	return deleteAllButOpen(stored), err
 }
 
 // deleteAllButOpen keeps deliveries with an open attempt.
-func deleteAllButOpen(stored map[waypost.Touchpoint]waypost.Sending) map[waypost.Touchpoint]waypost.Sending {
-	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s waypost.Sending) bool { return s.Open == nil || s.Status.Final() })
+func deleteAllButOpen(stored map[waypost.Touchpoint]Sending) map[waypost.Touchpoint]Sending {
+	maps.DeleteFunc(stored, func(_ waypost.Touchpoint, s Sending) bool { return s.Open == nil || s.Status.Final() })
 	return stored
 }
 
 // recordAbandoned records abandoned attempts as interrupted; it fails if one is still
 // running.
-func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]waypost.Sending) error {
-	var lost []waypost.AttemptRecord
+func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map[waypost.Touchpoint]Sending) error {
+	var lost []AttemptRecord
 	for key, s := range open {
 		cutOff := e.cutOffAt(s, waypost.MaxTimeoutMs)
 		if s.Open.By == e.process && !e.flights.has(waypost.Round{Touchpoint: key, Round: s.Round}) || cutOff.Before(e.now()) {
@@ -85,8 +85,8 @@ func (e *Engine) recordAbandoned(ctx context.Context, sc waypost.Scope, open map
 
 // interrupted is the record of an abandoned attempt, of an enrollment or a redelivery that
 // was canceled.
-func interrupted(key waypost.Touchpoint, sc waypost.Scope, s waypost.Sending) waypost.AttemptRecord {
-	return waypost.AttemptRecord{
+func interrupted(key waypost.Touchpoint, sc waypost.Scope, s Sending) AttemptRecord {
+	return AttemptRecord{
 		Touchpoint: key, Scope: sc, MessageID: s.MessageID, Round: s.Round, Attempt: s.Open.Attempt,
 		Outcome: cutOff(s.Open.At), Status: waypost.DeliveryCanceled,
 	}

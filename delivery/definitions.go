@@ -27,6 +27,8 @@ func newKept[K comparable, V any]() *lru.Cache[K, V] {
 type Version struct {
 	waypost.JourneyVersion
 	*journey.Definition
+
+	cannotLeave map[string]error // why this build cannot go on after a touchpoint, by its node
 }
 
 // Version loads and compiles a version of a journey.
@@ -43,9 +45,25 @@ func (e *Engine) Version(ctx context.Context, sc waypost.Scope, journeyID string
 	if err := problems.Err("definition"); err != nil {
 		return Version{}, fmt.Errorf("read definition of journey %s: %w", key, err)
 	}
-	v := Version{row, def}
+	v := Version{JourneyVersion: row, Definition: def, cannotLeave: map[string]error{}}
+	for _, n := range def.Nodes() {
+		if n.Type == journey.Touchpoint {
+			v.cannotLeave[n.ID] = leaves(def, n.ID)
+		}
+	}
 	e.versions.Add(key, v)
 	return v, nil
+}
+
+// leaves is an error if a touchpoint cannot be left, whatever comes of it.
+func leaves(def *journey.Definition, node string) error {
+	at := journey.State{Node: node, Phase: journey.PhaseSend}
+	for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
+		if _, _, err := journey.Step(def, at, Result{Outcome: outcome}.Input()); err != nil {
+			return fmt.Errorf("leave touchpoint %s: %w", node, err)
+		}
+	}
+	return nil
 }
 
 // Subject is what a condition or a message is about.
@@ -58,7 +76,9 @@ type Subject struct {
 // endOrphans cancels enrollments whose lead was deleted at the moment when they were
 // made, so that the deletion did not see them. Its error has the batch run again, which
 // finds them canceled.
-func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment) error {
+func (e *Engine) endOrphans(
+	ctx context.Context, items []Item, leads map[int64]waypost.Lead, enrollments map[string]waypost.Enrollment,
+) error {
 	var orphans []string
 	for _, item := range items {
 		_, there := leads[item.LeadsID]
@@ -77,10 +97,10 @@ func (e *Engine) endOrphans(ctx context.Context, items []Item, leads map[int64]w
 
 // Subjects loads what conditions and templates of the items can ask about, in the order of
 // the items. known is what was read of the items already, nil for nothing.
-func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item, known *waypost.Briefing) ([]Subject, error) {
+func (e *Engine) Subjects(ctx context.Context, b Batch, v Version, items []Item, known *Briefing) ([]Subject, error) {
 	var err error
 	if known == nil {
-		known = &waypost.Briefing{}
+		known = &Briefing{}
 		leadIDs := make([]int64, len(items))
 		for i, item := range items {
 			leadIDs[i] = item.LeadsID

@@ -28,6 +28,7 @@
 //
 // What they use:
 //
+//	messages.go         what the store is asked to open and to record, and what it answers
 //	engine.go           Engine, its Options and Close
 //	result.go           what a batch answers, and where that leads an enrollment
 //	redeliver.go        Redeliver: stored messages once more

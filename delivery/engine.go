@@ -17,7 +17,7 @@ import (
 // Store is what deliveries need of the database.
 type Store interface {
 	JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (waypost.JourneyVersion, error)
-	Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error)
+	Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (Briefing, error)
 	Webhook(ctx context.Context, sc waypost.Scope, id string) (waypost.Webhook, error)
 	DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) error
 	ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error
@@ -34,15 +34,15 @@ type Store interface {
 	CancelEnrollments(ctx context.Context, ids []string) error
 	CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) error
 
-	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error)
-	SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error)
+	Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]Sending, error)
+	SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]Sending, error)
 	StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error)
 	CancelRounds(ctx context.Context, rounds []waypost.Round) error
-	SkipUnwanted(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
-	SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
-	OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error)
-	RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error
-	RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error
+	SkipUnwanted(ctx context.Context, openings []Opening) (map[waypost.Touchpoint]Sending, error)
+	SkipCapped(ctx context.Context, openings []Opening) (map[waypost.Touchpoint]Sending, error)
+	OpenAttempts(ctx context.Context, openings []Opening) (map[waypost.Touchpoint]Sending, error)
+	RecordAttempts(ctx context.Context, records []AttemptRecord) error
+	RecordDeferrals(ctx context.Context, deferrals []Deferral) error
 }
 
 // Sender POSTs one message. Whatever happens is an outcome.

@@ -26,7 +26,7 @@ type slowRecords struct {
 	held chan struct{}
 }
 
-func (s slowRecords) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (s slowRecords) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) error {
 	<-s.held
 	return s.Store.RecordAttempts(ctx, records)
 }
@@ -272,7 +272,7 @@ type hungStore struct {
 	calls atomic.Int32
 }
 
-func (s *hungStore) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (s *hungStore) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) error {
 	if s.calls.Add(1) == 1 {
 		<-ctx.Done()
 		return ctx.Err()
@@ -370,7 +370,7 @@ type bugged struct {
 	once sync.Once
 }
 
-func (s *bugged) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
+func (s *bugged) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (delivery.Briefing, error) {
 	s.once.Do(func() { panic("a bug") })
 	return s.Store.Briefing(ctx, sc, webhookID, of)
 }

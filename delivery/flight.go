@@ -19,9 +19,11 @@ import (
 // activity has answered for the others, and a second run of the batch joins it
 // instead of POSTing again.
 type flight struct {
-	began  time.Time
-	ended  chan struct{} // closed once there is a recorded answer, or an error
-	result Result        // valid after that
+	began time.Time
+	ended chan struct{} // closed once there is a recorded answer, or an error
+	// What came of it, valid after that.
+	result Result
+	next   transition
 	err    error
 	// ahead says that the workflow has not asked for it yet; guarded by flights.
 	ahead bool
@@ -161,7 +163,7 @@ func (g goroutines) work(post func()) {
 
 // attempt POSTs the message of an item and has the outcome recorded. It goes on when the
 // activity has answered: ctx only tells whose attempt it is, for traces.
-func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
+func (r *run) attempt(ctx context.Context, it *item, s Sending) {
 	fl := it.flight
 	defer r.flights.end(it.AttemptRound(), fl)
 	defer func() {
@@ -173,15 +175,16 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		}
 	}()
 	outcome := r.post(context.WithoutCancel(ctx), r.hook, s)
-	announced := r.report(*r.pass, it.waitedForBreaker(), s.Open.Attempt-s.Before, outcome)
+	waited := it.stored.Status == waypost.DeliveryDeferred && it.stored.DeferredReason == waypost.DeferBreaker
+	announced := r.report(*r.pass, waited, s.Open.Attempt-s.Before, outcome)
 	if outcome.HTTPStatus == http.StatusGone {
 		r.disable(r.batch.Scope, r.hook)
 	}
-	record := waypost.AttemptRecord{
+	record := AttemptRecord{
 		Touchpoint: it.Touchpoint(), Scope: r.batch.Scope, MessageID: s.MessageID,
 		Round: s.Round, Attempt: s.Open.Attempt, Outcome: outcome,
 	}
-	fl.result, fl.err = r.settle(&record, it.Item, s)
+	fl.result, fl.next, fl.err = r.settle(&record, it.Item, s)
 	// Before it is recorded: an attempt that cannot be recorded is to show.
 	r.observe.Attempt(outcomeOf(record.Status), outcome.ErrorClass, outcome.Duration)
 	if fl.err == nil {
@@ -191,7 +194,9 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 		r.announceFailing(context.WithoutCancel(ctx))
 	}
 	if fl.err == nil && record.Status == waypost.DeliveryFailed {
-		fl.result, fl.err = r.correct(fl.result, it.AttemptRound())
+		if fl.result, fl.err = r.correct(fl.result, it.AttemptRound()); fl.result.Outcome != OutcomeFailed {
+			fl.next = transition{}
+		}
 	}
 	if announced != nil && fl.err == nil {
 		r.releaseDeferred(r.batch.Scope, r.hook, announced)
@@ -203,7 +208,7 @@ func (r *run) attempt(ctx context.Context, it *item, s waypost.Sending) {
 
 // post makes the POST and counts it out of the admission: others may go while the
 // outcome is recorded.
-func (e *Engine) post(ctx context.Context, hook waypost.Webhook, s waypost.Sending) waypost.Outcome {
+func (e *Engine) post(ctx context.Context, hook waypost.Webhook, s Sending) waypost.Outcome {
 	e.recorder.posting.Add(1)
 	defer e.recorder.posting.Add(-1)
 	defer e.admit.Done(hook.ID, 1)
@@ -253,36 +258,35 @@ func (e *Engine) correct(d Result, key waypost.Round) (Result, error) {
 // settle decides what an attempt's outcome means: the delivery's new state, the
 // time of the next attempt, and how the enrollment goes on. Of s it uses FirstAttemptAt and
 // Before, the attempts of earlier rounds: every round has the whole schedule.
-func (r *run) settle(record *waypost.AttemptRecord, i Item, s waypost.Sending) (Result, error) {
+func (r *run) settle(record *AttemptRecord, i Item, s Sending) (d Result, next transition, err error) {
 	o := record.Outcome
-	next, again := r.hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(r.seed, record.Attempt))
+	retryAt, again := r.hook.Retry.Next(s.FirstAttemptAt, record.Attempt-s.Before, o, jitter(r.seed, record.Attempt))
 	switch {
 	case o.Succeed:
 		record.Status = waypost.DeliverySucceeded
 	case again:
 		if r.batch.Coalesce {
-			next = RoundUp(next, next.Sub(o.At)/4)
+			retryAt = RoundUp(retryAt, retryAt.Sub(o.At)/4)
 		}
-		record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, next
+		record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, retryAt
 	default:
 		record.Status, record.GaveUp = waypost.DeliveryFailed, r.hook.Retry.GaveUp(record.Attempt-s.Before, o)
 	}
-	d := Result{
+	d = Result{
 		EnrollmentID: i.EnrollmentID, LeadsID: i.LeadsID, MessageID: record.MessageID,
 		Outcome: outcomeOf(record.Status), Attempt: record.Attempt,
 		Reason: reasonOf(o.Succeed, o.ErrorClass, o.HTTPStatus),
 		// As precise as it is stored: a second run must answer the same.
 		At: o.At.UTC().Truncate(time.Millisecond).Add(o.Duration.Truncate(time.Millisecond)), Next: record.NextAttemptAt,
 	}
-	after, entries := i.State, []waypost.TimelineEntry(nil)
+	next.after = i.State
 	if record.Status.Final() {
-		var err error
-		if after, entries, err = follow(r.version, i, d); err != nil {
-			return Result{}, err
+		if next, err = r.step(i, d); err != nil {
+			return Result{}, next, err
 		}
 	}
-	record.Progress = i.Progress(after, entries)
-	return d, nil
+	record.Progress = i.Progress(next.after, next.entries)
+	return d, next, nil
 }
 
 // jitter places the jitter of an attempt, in [0,1): what fails of one workflow is due again

@@ -189,7 +189,7 @@ func (c *counted) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) 
 	return c.Store.LeadsByID(ctx, sc, ids)
 }
 
-func (c *counted) SkipCapped(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (c *counted) SkipCapped(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	c.count("caps")
 	return c.Store.SkipCapped(ctx, openings)
 }
@@ -233,7 +233,7 @@ type exitAtOpening struct {
 	lead int64
 }
 
-func (s exitAtOpening) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s exitAtOpening) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if _, err := s.AcceptEvent(ctx, scope, waypost.Event{EventID: "e", Name: "bought", LeadsID: s.lead}); err != nil {
 		return nil, err
 	}

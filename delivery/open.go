@@ -8,27 +8,29 @@ import (
 )
 
 // openingOf is the next attempt of an item as it is opened in SQL, without the message.
-func (r *run) openingOf(it *item, now time.Time) (waypost.Opening, error) {
-	o := waypost.Opening{
+func (r *run) openingOf(it *item, now time.Time) Opening {
+	o := Opening{
 		Touchpoint: it.Touchpoint(), Round: it.Round, Scope: r.batch.Scope, Delivery: r.delivery(it, now),
-		Attempt: it.attempt, At: now, By: r.process, Interrupts: it.interrupted,
+		Attempt: it.attempt, At: now, By: r.process, Interrupts: it.interrupted, Cap: r.cap,
 	}
-	o.Cap = r.cap()
 	if it.aboutLead() {
 		o.Channel, o.NeedsConsent = r.hook.Channel, r.hook.RequiresConsent
 	}
 	if r.ahead || o.Channel == "" && (o.Cap.None() || o.Attempt > 1) {
-		return o, nil
+		return o
 	}
-	after, entries, err := follow(r.version, it.Item, r.skipped(it, waypost.Sending{}, now))
-	o.Skipped = it.Progress(after, entries)
-	return o, err
+	o.Seq = it.State.Seq
+	o.Skipped = func(reason string) (_ *waypost.Progress, err error) {
+		it.next, err = r.step(it.Item, r.skipped(it, Sending{Skipped: reason}, now))
+		return it.Progress(it.next.after, it.next.entries), err
+	}
+	return o
 }
 
 // openAttempts writes down that the attempts begin, with their messages, and starts the
 // POST of each that this run opened.
 func (r *run) openAttempts(ctx context.Context, due []*item) error {
-	openings := make([]waypost.Opening, len(due))
+	openings := make([]Opening, len(due))
 	for i, it := range due {
 		openings[i] = it.opening
 	}
@@ -55,8 +57,8 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 			continue
 		}
 		it.owned = false
-		s.FirstAttemptAt, s.Before = s.FirstAttemptAt.Add(it.paused), it.sending().Before
-		it.opening = waypost.Opening{} // it is stored
+		s.FirstAttemptAt, s.Before = s.FirstAttemptAt.Add(it.paused), it.stored.Before
+		it.opening = Opening{} // it is stored
 		r.started++
 		r.posts.do(func() { alone.attempt(ctx, it, s) })
 	}
@@ -66,7 +68,7 @@ func (r *run) openAttempts(ctx context.Context, due []*item) error {
 // refused answers for an item whose attempt was not opened: another process or an earlier
 // run was faster, or it was paused or canceled a moment ago. It answers with the outcome if
 // there is one, else so that the next batch looks.
-func (r *run) refused(it *item, s waypost.Sending) Result {
+func (r *run) refused(it *item, s Sending) Result {
 	decided := s.Status.Final() || s.Status == waypost.DeliveryRetrying
 	if decided && !s.Held && s.Open == nil && s.Round == it.AttemptRound().Round {
 		return r.recorded(it, s)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-
-	"waypost"
 )
 
 // recorder writes the ends of attempts, many in one transaction: what arrives
@@ -34,7 +32,7 @@ type recorder struct {
 }
 
 type queuedRecord struct {
-	record   waypost.AttemptRecord
+	record   AttemptRecord
 	recorded chan<- struct{}
 }
 
@@ -83,7 +81,7 @@ func newRecorder(store Store, log *slog.Logger, failed func(error)) *recorder {
 }
 
 // record returns once the record is written.
-func (r *recorder) record(record waypost.AttemptRecord) error {
+func (r *recorder) record(record AttemptRecord) error {
 	recorded := make(chan struct{})
 	select {
 	case r.queue <- queuedRecord{record, recorded}:
@@ -157,24 +155,19 @@ func (r *recorder) collect() []queuedRecord {
 	return batch
 }
 
-// try writes once. A database that neither answers nor refuses must not hold up
-// every outcome of the process.
-func (r *recorder) try(records []waypost.AttemptRecord) error {
-	ctx, cancel := context.WithTimeout(context.Background(), r.writeTime)
-	defer cancel()
-	return r.store.RecordAttempts(ctx, records)
-}
-
 // write retries until the batch is written. After so many tries it writes each record of
 // the batch by itself.
 func (r *recorder) write(batch []queuedRecord, tries int) {
-	records := make([]waypost.AttemptRecord, len(batch))
+	records := make([]AttemptRecord, len(batch))
 	for i, b := range batch {
 		records[i] = b.record
 	}
 	waits := writeWaits()
 	for try := 1; ; try++ {
-		err := r.try(records)
+		// A database that neither answers nor refuses must not hold up every outcome of the process.
+		ctx, cancel := context.WithTimeout(context.Background(), r.writeTime)
+		err := r.store.RecordAttempts(ctx, records)
+		cancel()
 		if err == nil {
 			for _, b := range batch {
 				close(b.recorded)

@@ -25,16 +25,16 @@ type faulty struct {
 	before func(call string) error
 }
 
-func (s faulty) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s faulty) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if err := s.before("SendingsOfRounds"); err != nil {
 		return nil, err
 	}
 	return s.Store.SendingsOfRounds(ctx, rounds)
 }
 
-func (s faulty) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (waypost.Briefing, error) {
+func (s faulty) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (delivery.Briefing, error) {
 	if err := s.before("Briefing"); err != nil {
-		return waypost.Briefing{}, err
+		return delivery.Briefing{}, err
 	}
 	return s.Store.Briefing(ctx, sc, webhookID, of)
 }
@@ -46,21 +46,21 @@ func (s faulty) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (m
 	return s.Store.LeadsByID(ctx, sc, ids)
 }
 
-func (s faulty) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) error {
+func (s faulty) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferral) error {
 	if err := s.before("RecordDeferrals"); err != nil {
 		return err
 	}
 	return s.Store.RecordDeferrals(ctx, deferrals)
 }
 
-func (s faulty) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) error {
+func (s faulty) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) error {
 	if err := s.before("RecordAttempts"); err != nil {
 		return err
 	}
 	return s.Store.RecordAttempts(ctx, records)
 }
 
-func (s faulty) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s faulty) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if err := s.before("OpenAttempts"); err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ type remembering struct {
 	bodies map[waypost.Touchpoint]weak.Pointer[byte]
 }
 
-func (s *remembering) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *remembering) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]delivery.Sending, error) {
 	sendings, err := s.Store.SendingsOfRounds(ctx, rounds)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,7 @@ func (d Result) Input() journey.Input {
 }
 
 // recorded answers for an item from what is stored.
-func (r *run) recorded(it *item, s waypost.Sending) Result {
+func (r *run) recorded(it *item, s Sending) Result {
 	if s.Status == waypost.DeliveryCanceled && slices.Contains(waypost.SkipReasons, s.DeferredReason) {
 		return r.answer(it, s, OutcomeSkipped, s.DeferredReason, time.Time{})
 	}
@@ -79,7 +79,7 @@ func (r *run) recorded(it *item, s waypost.Sending) Result {
 	return d
 }
 
-func (r *run) answer(it *item, s waypost.Sending, outcome, reason string, next time.Time) Result {
+func (r *run) answer(it *item, s Sending, outcome, reason string, next time.Time) Result {
 	return Result{
 		EnrollmentID: it.EnrollmentID, LeadsID: it.LeadsID, MessageID: s.MessageID,
 		Outcome: outcome, Attempt: s.Attempts, Reason: reason, Next: next,
@@ -112,16 +112,23 @@ func reasonOf(succeed bool, class string, status int) string {
 	}
 }
 
-// follow tells where a decided or deferred delivery leads. The workflow computes
-// the same from the same values; computing it here too lets the outcome and its
-// consequences be written in one transaction. A redelivery leads nowhere.
-func follow(v Version, i Item, d Result) (journey.State, []waypost.TimelineEntry, error) {
+// transition is where a result leads the enrollment.
+type transition struct {
+	after   journey.State
+	entries []waypost.TimelineEntry
+}
+
+// step tells where a decided or deferred delivery leads, once for each result: the item or the
+// flight carries the answer on. The workflow computes the same from the same values; computing it
+// here too lets the outcome and its consequences be written in one transaction. A redelivery
+// leads nowhere.
+func (r *run) step(i Item, d Result) (transition, error) {
 	if i.redelivers() {
-		return i.State, nil, nil
+		return transition{after: i.State}, nil
 	}
-	after, effect, err := journey.Step(v.Definition, i.State, d.Input())
+	after, effect, err := journey.Step(r.version.Definition, i.State, d.Input())
 	if err != nil {
-		return after, nil, fmt.Errorf("step enrollment %s: %w", i.EnrollmentID, err)
+		return transition{}, fmt.Errorf("step enrollment %s: %w", i.EnrollmentID, err)
 	}
-	return after, effect.Entries, nil
+	return transition{after, effect.Entries}, nil
 }

@@ -85,9 +85,9 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 		return errNotAhead
 	}
 	now := r.now().UTC().Truncate(time.Millisecond)
-	deferrals := make([]waypost.Deferral, len(held))
+	deferrals := make([]Deferral, len(held))
 	for i, it := range held {
-		since, s := now, it.sending()
+		since, s := now, it.stored
 		if s.Status == waypost.DeliveryDeferred && !s.DeferredSince.IsZero() {
 			since = s.DeferredSince
 		}
@@ -95,16 +95,16 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 		s.MessageID = delivery.MessageID
 		at := until(it, now, since)
 		it.result = r.answer(it, s, OutcomeDeferred, reason, at)
-		after, entries := it.State, []waypost.TimelineEntry(nil)
+		told := transition{after: it.State}
 		if !it.Deferred || reason == waypost.DeferQuietHours && !it.Quiet {
 			var err error
-			if after, entries, err = follow(r.version, it.Item, it.result); err != nil {
+			if told, err = r.step(it.Item, it.result); err != nil {
 				return err
 			}
 		}
-		deferrals[i] = waypost.Deferral{
+		deferrals[i] = Deferral{
 			Touchpoint: it.Touchpoint(), Round: it.Round, Scope: r.batch.Scope, Delivery: delivery,
-			Reason: reason, At: now, Until: at, Progress: it.Progress(after, entries),
+			Reason: reason, At: now, Until: at, Progress: it.Progress(told.after, told.entries),
 		}
 	}
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {
@@ -116,8 +116,8 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 
 // delivery is the row of a touchpoint's message; one that is stored keeps its id.
 func (r *run) delivery(it *item, now time.Time) waypost.Delivery {
-	id := it.sending().MessageID
-	if it.stored == nil {
+	id := it.stored.MessageID
+	if id == "" {
 		id = waypost.NewID(waypost.PrefixMessage, now)
 	}
 	return waypost.Delivery{

@@ -98,12 +98,6 @@ func (r *run) announceFailing(ctx context.Context) {
 	}
 }
 
-// waitedForBreaker tells whether the message waits for the breaker, by what is recorded.
-func (i *item) waitedForBreaker() bool {
-	s := i.sending()
-	return s.Status == waypost.DeliveryDeferred && s.DeferredReason == waypost.DeferBreaker
-}
-
 // report tells the breaker of the outcome of an attempt, and whether the message has waited
 // for it. If it returns a function, the caller is to release all messages that wait for the
 // breaker, and then to call it.

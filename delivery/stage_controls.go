@@ -16,7 +16,7 @@ func heedControls(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	}
 	of := waypost.ControlTargets{JourneyID: r.batch.JourneyID, LaunchID: r.batch.LaunchID}
 	for _, it := range due {
-		if it.stored != nil || it.sought {
+		if it.stored.MessageID != "" || it.sought {
 			return r.readControls(ctx, due)
 		}
 		of.EnrollmentIDs = append(of.EnrollmentIDs, it.EnrollmentID)
@@ -61,21 +61,21 @@ func (r *run) readControls(ctx context.Context, due []*item) ([]*item, error) {
 	now := r.now().UTC()
 	var going, paused []*item
 	var canceled []waypost.Touchpoint
-	var lost []waypost.AttemptRecord
+	var lost []AttemptRecord
 	for _, it := range due {
 		outcome, _ := controls.Ended(it.EnrollmentID)
 		switch {
 		case outcome != "": // findExits tells which
 			if it.interrupted {
-				lost = append(lost, interrupted(it.Touchpoint(), r.batch.Scope, *it.stored))
+				lost = append(lost, interrupted(it.Touchpoint(), r.batch.Scope, it.stored))
 			}
 			canceled = append(canceled, it.Touchpoint())
-			it.result = r.answer(it, waypost.Sending{}, OutcomeCanceled, "", time.Time{})
+			it.result = r.answer(it, Sending{}, OutcomeCanceled, "", time.Time{})
 		case controls.Paused(it.EnrollmentID):
 			paused = append(paused, it)
 		default:
 			going = append(going, it)
-			if it.stored != nil && !it.stored.FirstAttemptAt.IsZero() {
+			if !it.stored.FirstAttemptAt.IsZero() {
 				it.paused = controls.Of(it.EnrollmentID).PausedTime(it.stored.FirstAttemptAt, now)
 			}
 		}
@@ -96,17 +96,17 @@ func (r *run) cancelStopped(ctx context.Context, due []*item) ([]*item, error) {
 	}
 	var going []*item
 	var canceled []waypost.Round
-	var lost []waypost.AttemptRecord
+	var lost []AttemptRecord
 	for _, it := range due {
 		if !r.stopped[it.Touchpoint()] {
 			going = append(going, it)
 			continue
 		}
 		if it.interrupted {
-			lost = append(lost, interrupted(it.Touchpoint(), r.batch.Scope, *it.stored))
+			lost = append(lost, interrupted(it.Touchpoint(), r.batch.Scope, it.stored))
 		}
 		canceled = append(canceled, it.AttemptRound())
-		it.result = r.answer(it, *it.stored, OutcomeCanceled, "", time.Time{})
+		it.result = r.answer(it, it.stored, OutcomeCanceled, "", time.Time{})
 	}
 	if err := r.store.RecordAttempts(ctx, lost); err != nil {
 		return nil, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"waypost"
 )
 
 // passOverEnded takes out items without a delivery whose enrollment has ended: the message
@@ -28,10 +26,10 @@ func passOverEnded(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	}
 	return slices.DeleteFunc(due, func(it *item) bool {
 		e, there := enrollments[it.EnrollmentID]
-		if !it.sought || there && (!e.Status.Ended() || !r.cap().None()) {
+		if !it.sought || there && (!e.Status.Ended() || !r.cap.None()) {
 			return false
 		}
-		it.result = r.answer(it, waypost.Sending{}, OutcomeCanceled, "", time.Time{})
+		it.result = r.answer(it, Sending{}, OutcomeCanceled, "", time.Time{})
 		return true
 	}), nil
 }

@@ -21,10 +21,7 @@ const (
 // answerRecorded loads the webhook, answers what it can from what is recorded, and returns
 // what is due. It waits for what will be due within clockSlack.
 func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, err error) {
-	if err := r.findWebhook(ctx, owned); err != nil {
-		return nil, err
-	}
-	stored, err := r.readSendings(ctx, owned)
+	stored, err := r.read(ctx, owned)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +38,11 @@ func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, e
 			continue
 		}
 		if !known {
-			it.attempt, it.sought = 1, !r.isFirst(it)
+			it.attempt, it.sought = 1, !it.first
 			due = append(due, it)
 			continue
 		}
-		it.stored, it.attempt = &s, s.Attempts+1
+		it.stored, it.attempt = s, s.Attempts+1
 		ahead := s.NextAttemptAt.Sub(now)
 		switch {
 		case s.Status.Final():
@@ -78,12 +75,22 @@ func (r *run) answerRecorded(ctx context.Context, owned []*item) (due []*item, e
 	return due, nil
 }
 
-// readSendings reads what is recorded of the items that may have any record.
-func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touchpoint]waypost.Sending, error) {
+// read loads the webhook, and what is recorded of the items that may have any record. If all
+// messages are new, heedControls reads a briefing, and a remembered webhook will do. A redelivery
+// has loaded its own.
+func (r *run) read(ctx context.Context, owned []*item) (stored map[waypost.Touchpoint]Sending, err error) {
 	var rounds []waypost.Round
 	for _, it := range owned {
-		if !r.isFirst(it) {
+		if !it.first {
 			rounds = append(rounds, it.AttemptRound())
+		}
+	}
+	if r.batch.WebhookID == "" {
+		remembered, known := r.hooks.Get(hookKey{r.batch.Scope, r.hook.ID})
+		if len(rounds) == 0 && known {
+			r.hook = remembered
+		} else if r.hook, err = r.loadWebhook(ctx, r.batch.Scope, r.hook.ID); err != nil {
+			return nil, err
 		}
 	}
 	if len(rounds) == 0 {
@@ -95,7 +102,7 @@ func (r *run) readSendings(ctx context.Context, owned []*item) (map[waypost.Touc
 // patienceWith is until when an open attempt may be under way in another process; after
 // that it was cut off. It is the zero time for an attempt of this process, where the caller
 // owns the flight: that was cut off.
-func (r *run) patienceWith(s waypost.Sending) time.Time {
+func (r *run) patienceWith(s Sending) time.Time {
 	if s.Open.By == r.process {
 		return time.Time{}
 	}
@@ -109,7 +116,7 @@ func (r *run) patienceWith(s waypost.Sending) time.Time {
 // cutOffAt is when an open attempt counts as cut off: after its time-out, and the time that
 // its process needs to record it. After an outage of the database that takes longer,
 // because a write that hung is given up late.
-func (e *Engine) cutOffAt(s waypost.Sending, timeoutMs int) time.Time {
+func (e *Engine) cutOffAt(s Sending, timeoutMs int) time.Time {
 	at := s.Open.At.Add(time.Duration(timeoutMs)*time.Millisecond + graceAfterTimeout)
 	if back := time.UnixMilli(e.away.Load()).Add(writeTime + maxWriteWait + graceAfterTimeout); back.After(at) {
 		return back

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/journey"
 )
 
 // renderMessages makes the messages that are not stored: a retry sends what is stored. An
 // item fails without a POST if its message cannot be made, or if its last attempt was cut
 // off and no other may follow.
 func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
-	if err := r.checkFollowed(due); err != nil {
+	// What this build cannot step gets no POST: its outcome could not be recorded. Another build knows how.
+	if err := r.version.cannotLeave[r.batch.NodeID]; err != nil {
 		return nil, err
 	}
 	subjects, err := r.subjectsOf(ctx, due)
@@ -24,9 +26,10 @@ func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	var going []*item
 	var failed []failure
 	for _, it := range due {
-		if it.opening, err = r.openingOf(it, now); err != nil {
-			return nil, err
+		if !it.redelivers() && (it.State.Phase != journey.PhaseSend || it.State.Node != r.batch.NodeID) {
+			return nil, fmt.Errorf("enrollment %s sends nothing in phase %q at node %q", it.EnrollmentID, it.State.Phase, it.State.Node)
 		}
+		it.opening = r.openingOf(it, now)
 		if it.interrupted {
 			lost := cutOff(it.stored.Open.At)
 			if _, again := r.hook.Retry.Next(it.stored.FirstAttemptAt.Add(it.paused), it.stored.Open.Attempt-it.stored.Before, lost, 0); !again {
@@ -34,7 +37,7 @@ func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
 				continue
 			}
 		}
-		if it.unrendered() {
+		if it.stored.Body == nil {
 			it.opening.Body, err = r.render(subjects[it], it, now)
 			if err != nil {
 				failed = append(failed, failure{it, it.attempt, waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error(), At: now}})
@@ -43,20 +46,10 @@ func renderMessages(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		}
 		going = append(going, it)
 	}
-	return going, r.recordFailures(ctx, failed)
-}
-
-// checkFollowed is an error if this build cannot step an enrollment whose message is sent: the
-// outcome could not be recorded, so there must be no POST. Another build knows how.
-func (r *run) checkFollowed(due []*item) error {
-	for _, it := range due {
-		for _, outcome := range []string{OutcomeDelivered, OutcomeFailed} {
-			if _, _, err := follow(r.version, it.Item, Result{Outcome: outcome, At: r.now()}); err != nil {
-				return err
-			}
-		}
+	if len(failed) == 0 {
+		return going, nil
 	}
-	return nil
+	return going, r.recordFailures(ctx, failed)
 }
 
 // subjectsOf loads the facts of the messages that are to be rendered.
@@ -64,7 +57,7 @@ func (r *run) subjectsOf(ctx context.Context, due []*item) (map[*item]Subject, e
 	var unrendered []*item
 	var items []Item
 	for _, it := range due {
-		if it.unrendered() {
+		if it.stored.Body == nil {
 			unrendered, items = append(unrendered, it), append(items, it.Item)
 		}
 	}
@@ -121,22 +114,19 @@ type failure struct {
 }
 
 func (r *run) recordFailures(ctx context.Context, failed []failure) error {
-	if len(failed) == 0 {
-		return nil
-	}
 	if r.ahead {
 		return errNotAhead
 	}
-	records := make([]waypost.AttemptRecord, len(failed))
+	records := make([]AttemptRecord, len(failed))
 	for i, f := range failed {
 		o := f.opening
-		records[i] = waypost.AttemptRecord{
+		records[i] = AttemptRecord{
 			Touchpoint: o.Touchpoint, Scope: o.Scope, MessageID: o.Delivery.MessageID, Delivery: o.Delivery,
-			Round: max(f.sending().Round, 1), Attempt: f.attempt, Outcome: f.outcome,
+			Round: max(f.stored.Round, 1), Attempt: f.attempt, Outcome: f.outcome,
 		}
 		// The first attempt's time only matters where another one may follow.
 		var err error
-		if f.result, err = r.settle(&records[i], f.Item, waypost.Sending{Before: f.sending().Before}); err != nil {
+		if f.result, f.next, err = r.settle(&records[i], f.Item, Sending{Before: f.stored.Before}); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func holdUnreadable(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	var going, unreadable []*item
 	for _, it := range due {
-		if it.stored == nil || it.stored.Unreadable == nil {
+		if it.stored.Unreadable == nil {
 			going = append(going, it)
 			continue
 		}

@@ -3,8 +3,6 @@ package delivery
 import (
 	"context"
 	"time"
-
-	"waypost"
 )
 
 // skipUnwanted takes out leads that are suppressed in the webhook's channel, or that have not
@@ -16,16 +14,12 @@ func skipUnwanted(ctx context.Context, r *run, due []*item) ([]*item, error) {
 		return due, nil
 	}
 	now := r.now().UTC().Truncate(time.Millisecond)
-	var openings []waypost.Opening
+	var openings []Opening
 	for _, it := range due {
 		if !it.aboutLead() || r.briefing != nil && !r.unwanted(it) {
 			continue
 		}
-		o, err := r.openingOf(it, now)
-		if err != nil {
-			return nil, err
-		}
-		openings = append(openings, o)
+		openings = append(openings, r.openingOf(it, now))
 	}
 	if len(openings) == 0 {
 		return due, nil

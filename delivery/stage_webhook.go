@@ -23,26 +23,6 @@ func (e *Engine) loadWebhook(ctx context.Context, sc waypost.Scope, id string) (
 	return hook, nil
 }
 
-// findWebhook finds the webhook of a batch. If all messages are new, heedControls reads a
-// briefing, and a remembered webhook will do. A redelivery has loaded its own.
-func (r *run) findWebhook(ctx context.Context, owned []*item) (err error) {
-	if r.batch.WebhookID != "" {
-		return nil
-	}
-	first := true
-	for _, it := range owned {
-		first = first && r.isFirst(it)
-	}
-	if first {
-		if hook, known := r.hooks.Get(hookKey{r.batch.Scope, r.hook.ID}); known {
-			r.hook = hook
-			return nil
-		}
-	}
-	r.hook, err = r.loadWebhook(ctx, r.batch.Scope, r.hook.ID)
-	return err
-}
-
 // heedWebhook holds all back if the webhook is disabled, or if its secret cannot be read.
 func heedWebhook(ctx context.Context, r *run, due []*item) ([]*item, error) {
 	if !r.hook.Enabled {

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 )
 
-func (c *counted) SkipUnwanted(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (c *counted) SkipUnwanted(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	c.count("unwanted")
 	return c.Store.SkipUnwanted(ctx, openings)
 }
@@ -124,7 +125,9 @@ func TestChannelCostsLittle(t *testing.T) {
 // suppressedAtOpening has a lead suppressed between the stages and the opening.
 type suppressedAtOpening struct{ *store.Store }
 
-func (s suppressedAtOpening) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s suppressedAtOpening) OpenAttempts(
+	ctx context.Context, openings []delivery.Opening,
+) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if _, err := s.CreateSuppression(ctx, scope, waypost.Suppression{Channel: "sms", ExternalID: "ext-0"}); err != nil {
 		return nil, err
 	}

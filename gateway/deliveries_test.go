@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/gateway"
 )
 
@@ -29,10 +30,10 @@ func TestDeliveries(t *testing.T) {
 		e := f.send("POST", "/v1/journeys/"+journeyID+"/enrollments", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 202).str(t, "enrollmentId")
 		f.clock.advance(time.Minute)
 		message := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
-		delivery := waypost.Delivery{MessageID: message, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
+		sent := waypost.Delivery{MessageID: message, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
 		touchpoint := waypost.Touchpoint{EnrollmentID: e, Visit: 1}
-		sendings, err := f.store.OpenAttempts(t.Context(), []waypost.Opening{{
-			Touchpoint: touchpoint, Scope: scope, Delivery: delivery, Body: []byte(`{"messageId":"` + message + `"}`), Attempt: 1, At: f.clock.Now(), By: "test",
+		sendings, err := f.store.OpenAttempts(t.Context(), []delivery.Opening{{
+			Touchpoint: touchpoint, Scope: scope, Delivery: sent, Body: []byte(`{"messageId":"` + message + `"}`), Attempt: 1, At: f.clock.Now(), By: "test",
 		}})
 		if err != nil || len(sendings) != 1 {
 			t.Fatalf("%v, %v", sendings, err)
@@ -41,15 +42,15 @@ func TestDeliveries(t *testing.T) {
 		if i == 2 {
 			continue // the third one is under way
 		}
-		record := waypost.AttemptRecord{
-			Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
+		record := delivery.AttemptRecord{
+			Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: sent, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
 			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: f.clock.Now(), Duration: 12 * time.Millisecond},
 		}
 		if i == 1 {
 			record.Status, record.NextAttemptAt = waypost.DeliveryRetrying, f.clock.Now().Add(5*time.Second)
 			record.Outcome = waypost.Outcome{ErrorClass: waypost.ClassHTTPStatus, HTTPStatus: 503, Message: "HTTP 503", Excerpt: "busy", At: f.clock.Now(), Duration: time.Millisecond}
 		}
-		if err := f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{record}); err != nil {
+		if err := f.store.RecordAttempts(t.Context(), []delivery.AttemptRecord{record}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestDeliveries(t *testing.T) {
 		}
 	}
 	// Why one has failed for good stands at the delivery and at its last attempt.
-	err := f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+	err := f.store.RecordAttempts(t.Context(), []delivery.AttemptRecord{{
 		Touchpoint: waypost.Touchpoint{EnrollmentID: enrollments[1], Visit: 1}, Scope: scope, MessageID: messages[1], Round: 1, Attempt: 2,
 		Status: waypost.DeliveryFailed, GaveUp: waypost.GaveUpTime,
 		Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, Message: "HTTP 503", At: f.clock.Now()},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // exhibits are two of everything that lists show, made before and after a moment, which no filter
@@ -30,13 +31,13 @@ type exhibits struct {
 func (x *exhibits) open(touchpoint waypost.Touchpoint, d waypost.Delivery, status waypost.DeliveryStatus, outcome waypost.Outcome) {
 	x.t.Helper()
 	d.MessageID, d.EnrollmentID, outcome.At = waypost.NewID(waypost.PrefixMessage, x.clock.Now()), touchpoint.EnrollmentID, x.clock.Now()
-	_, err := x.store.OpenAttempts(x.t.Context(), []waypost.Opening{{
+	_, err := x.store.OpenAttempts(x.t.Context(), []delivery.Opening{{
 		Touchpoint: touchpoint, Scope: release, Delivery: d, Body: []byte(`{}`), Attempt: 1, At: outcome.At, By: "test",
 	}})
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	err = x.store.RecordAttempts(x.t.Context(), []waypost.AttemptRecord{{
+	err = x.store.RecordAttempts(x.t.Context(), []delivery.AttemptRecord{{
 		Touchpoint: touchpoint, Scope: release, MessageID: d.MessageID, Delivery: d, Round: 1, Attempt: 1, Status: status, Outcome: outcome,
 	}})
 	if err != nil {

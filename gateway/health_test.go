@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/limits"
 )
 
@@ -59,16 +60,16 @@ func TestWebhookHealth(t *testing.T) {
 		message := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
 		messages = append(messages, message)
 		touchpoint := waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}
-		delivery := waypost.Delivery{MessageID: message, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
+		sent := waypost.Delivery{MessageID: message, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
 		var err error
 		if i == 0 {
-			err = f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
-				Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
+			err = f.store.RecordAttempts(t.Context(), []delivery.AttemptRecord{{
+				Touchpoint: touchpoint, Scope: scope, MessageID: message, Delivery: sent, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
 				Outcome: waypost.Outcome{ErrorClass: waypost.ClassSucceedFalse, HTTPStatus: 200, Message: "ada@example.com unknown", At: f.clock.Now(), Duration: 12 * time.Millisecond},
 			}})
 		} else {
-			err = f.store.RecordDeferrals(t.Context(), []waypost.Deferral{{
-				Touchpoint: touchpoint, Scope: scope, Delivery: delivery, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
+			err = f.store.RecordDeferrals(t.Context(), []delivery.Deferral{{
+				Touchpoint: touchpoint, Scope: scope, Delivery: sent, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 			}})
 		}
 		if err != nil {

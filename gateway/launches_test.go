@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/gateway"
 )
 
@@ -56,7 +57,7 @@ func TestLaunches(t *testing.T) {
 	}
 	member := cohorts[0].Members[0]
 	message := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
-	if _, err := f.store.OpenAttempts(t.Context(), []waypost.Opening{{
+	if _, err := f.store.OpenAttempts(t.Context(), []delivery.Opening{{
 		Touchpoint: waypost.Touchpoint{EnrollmentID: member.EnrollmentID, Visit: 1}, Scope: release, Body: []byte(`{}`), Attempt: 1, At: f.clock.Now(), By: "test",
 		Delivery: waypost.Delivery{MessageID: message, EnrollmentID: member.EnrollmentID, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LaunchID: id, LeadsID: member.LeadsID},
 	}}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // deliver enrolls a lead and makes a message of it whose first attempt ended so; one
@@ -17,9 +18,9 @@ func (f *fixture) deliver(journeyID, hook string, lead int64, status waypost.Del
 	f.clock.advance(time.Second)
 	message = waypost.NewID(waypost.PrefixMessage, f.clock.Now())
 	touchpoint := waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}
-	delivery := waypost.Delivery{MessageID: message, EnrollmentID: enrollment, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
-	sendings, err := f.store.OpenAttempts(f.t.Context(), []waypost.Opening{{
-		Touchpoint: touchpoint, Scope: release, Delivery: delivery, Body: []byte(`{}`), Attempt: 1, At: f.clock.Now(), By: "test",
+	sent := waypost.Delivery{MessageID: message, EnrollmentID: enrollment, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
+	sendings, err := f.store.OpenAttempts(f.t.Context(), []delivery.Opening{{
+		Touchpoint: touchpoint, Scope: release, Delivery: sent, Body: []byte(`{}`), Attempt: 1, At: f.clock.Now(), By: "test",
 	}})
 	if err != nil || len(sendings) != 1 {
 		f.t.Fatalf("%v, %v", sendings, err)
@@ -27,8 +28,8 @@ func (f *fixture) deliver(journeyID, hook string, lead int64, status waypost.Del
 	if status == waypost.DeliveryPending {
 		return message, enrollment
 	}
-	err = f.store.RecordAttempts(f.t.Context(), []waypost.AttemptRecord{{
-		Touchpoint: touchpoint, Scope: release, MessageID: message, Delivery: delivery, Round: 1, Attempt: 1, Status: status,
+	err = f.store.RecordAttempts(f.t.Context(), []delivery.AttemptRecord{{
+		Touchpoint: touchpoint, Scope: release, MessageID: message, Delivery: sent, Round: 1, Attempt: 1, Status: status,
 		Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, HTTPStatus: 200, Excerpt: "taken", At: f.clock.Now()},
 	}})
 	if err != nil {

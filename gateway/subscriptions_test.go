@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 func (f *fixture) newSubscription(webhook, on string) string {
@@ -122,11 +123,11 @@ func TestDeliveriesOfSubscriptions(t *testing.T) {
 	}
 	m := batches[0].Members[0]
 	key := waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}
-	_, err = f.store.OpenAttempts(t.Context(), []waypost.Opening{{Touchpoint: key, Round: 1, Scope: release, Attempt: 1, At: f.clock.Now(), By: "test"}})
+	_, err = f.store.OpenAttempts(t.Context(), []delivery.Opening{{Touchpoint: key, Round: 1, Scope: release, Attempt: 1, At: f.clock.Now(), By: "test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.store.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+	err = f.store.RecordAttempts(t.Context(), []delivery.AttemptRecord{{
 		Touchpoint: key, Scope: release, MessageID: m.MessageID, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
 		Outcome: waypost.Outcome{HTTPStatus: 404, ErrorClass: waypost.ClassHTTPStatus, At: f.clock.Now()},
 	}})

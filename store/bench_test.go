@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 )
@@ -123,19 +124,19 @@ func (d *deliverer) enrollOne(ctx context.Context, key string) (string, error) {
 
 // deliver sends a message of each of these enrollments; after the first they end.
 func (d *deliverer) deliver(ctx context.Context, visit int, enrollments []string) error {
-	openings := make([]waypost.Opening, len(enrollments))
-	records := make([]waypost.AttemptRecord, len(enrollments))
+	openings := make([]delivery.Opening, len(enrollments))
+	records := make([]delivery.AttemptRecord, len(enrollments))
 	for i, id := range enrollments {
 		key := waypost.Touchpoint{EnrollmentID: id, Visit: visit}
 		now := time.Now()
-		openings[i] = waypost.Opening{
+		openings[i] = delivery.Opening{
 			Touchpoint: key, Scope: benchScope, Attempt: 1, At: now, By: "bench", Body: d.body,
 			Delivery: waypost.Delivery{
 				MessageID: waypost.NewID(waypost.PrefixMessage, now), JourneyID: d.journey, JourneyVersion: 1,
 				NodeID: "hello", WebhookID: "whk_1", LeadsID: d.lead,
 			},
 		}
-		records[i] = waypost.AttemptRecord{
+		records[i] = delivery.AttemptRecord{
 			Touchpoint: key, Scope: benchScope, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
 			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now, Duration: time.Millisecond, Excerpt: `{"succeed":true}`},
 			Progress: &waypost.Progress{

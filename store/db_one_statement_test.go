@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 )
@@ -177,8 +178,8 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 12)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	opening := func(i int) waypost.Opening {
-		return waypost.Opening{
+	opening := func(i int) delivery.Opening {
+		return delivery.Opening{
 			Touchpoint: keys[i], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte(`{"n":1}`),
 			Delivery: waypost.Delivery{
 				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
@@ -186,8 +187,8 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 			},
 		}
 	}
-	record := func(i int) waypost.AttemptRecord {
-		return waypost.AttemptRecord{
+	record := func(i int) delivery.AttemptRecord {
+		return delivery.AttemptRecord{
 			Touchpoint: keys[i], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
 			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, Message: "thanks", At: now, Duration: time.Millisecond},
 			Progress: &waypost.Progress{EnrollmentID: keys[i].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 2, Entries: []waypost.TimelineEntry{
@@ -195,7 +196,7 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 			}},
 		}
 	}
-	open := func(want int, openings ...waypost.Opening) {
+	open := func(want int, openings ...delivery.Opening) {
 		t.Helper()
 		opened, err := s.OpenInOneStatement(ctx, openings)
 		if err != nil || len(opened) != want {
@@ -211,7 +212,7 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 			}
 		}
 	}
-	recorded := func(rest int, records ...waypost.AttemptRecord) {
+	recorded := func(rest int, records ...delivery.AttemptRecord) {
 		t.Helper()
 		left, err := s.RecordInOneStatement(ctx, records)
 		if err != nil || len(left) != rest {
@@ -253,14 +254,14 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 		{Seq: 1, At: now, NodeID: "hello", What: waypost.WhatSent}, {Seq: 2, At: now, NodeID: "wait", What: waypost.WhatEntered},
 	}}
 	recorded(0, going)
-	again := func(i int) waypost.AttemptRecord {
+	again := func(i int) delivery.AttemptRecord {
 		r := record(i)
 		r.Status, r.NextAttemptAt = waypost.DeliveryRetrying, now.Add(time.Second)
 		r.Outcome.Succeed, r.Outcome.HTTPStatus, r.Outcome.ErrorClass = false, 503, waypost.ClassHTTPStatus
 		r.Progress.Status, r.Progress.NodeID, r.Progress.LastSeq, r.Progress.Entries = waypost.EnrollmentRunning, "hello", 1, r.Progress.Entries[:1]
 		return r
 	}
-	stands := func(o waypost.Opening) waypost.Delivery {
+	stands := func(o delivery.Opening) waypost.Delivery {
 		t.Helper()
 		d, _, _, err := s.Delivery(ctx, sc, o.Delivery.MessageID)
 		must(t, err)
@@ -272,7 +273,7 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 	recorded(0, again(8))
 	bare := again(9)
 	bare.Progress = nil
-	must(t, s.ByTransaction().RecordAttempts(ctx, []waypost.AttemptRecord{bare}))
+	must(t, s.ByTransaction().RecordAttempts(ctx, []delivery.AttemptRecord{bare}))
 	if got, want := stands(once), stands(apart); !reflect.DeepEqual(got, want) || got.NextAttemptAt == nil || got.Succeed != nil || got.Attempts != 1 {
 		t.Errorf("it stands at %+v, by a transaction at %+v", got, want)
 	}
@@ -285,10 +286,10 @@ func TestOpenAndRecordInOneStatement(t *testing.T) {
 		if want == waypost.DeliverySucceeded {
 			r = record(i)
 		}
-		if left, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r}); err != nil || len(left) != 1 {
+		if left, err := s.RecordInOneStatement(ctx, []delivery.AttemptRecord{r}); err != nil || len(left) != 1 {
 			t.Errorf("of one that was canceled %d are left, %v", len(left), err)
 		}
-		must(t, s.RecordAttempts(ctx, []waypost.AttemptRecord{r}))
+		must(t, s.RecordAttempts(ctx, []delivery.AttemptRecord{r}))
 		if got := stands(o); got.Status != want {
 			t.Errorf("of one that was canceled: %s, want %s", got.Status, want)
 		}
@@ -366,7 +367,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				Enrollment waypost.Enrollment
 				Timeline   []waypost.TimelineEntry
 				Free       bool
-				Openings   []waypost.Sending
+				Openings   []delivery.Sending
 				Statistics waypost.Statistics
 				History    []waypost.WebhookInterval
 				Messages   []string
@@ -375,7 +376,7 @@ func TestOneStatementAsTransaction(t *testing.T) {
 				id, open := waypost.NewID(waypost.PrefixMessage, now), false
 				for n, a := range attempts {
 					at := now.Add(time.Duration(n) * time.Second)
-					o := waypost.Opening{
+					o := delivery.Opening{
 						Touchpoint: keys[i], Scope: sc, Attempt: n + 1, At: at, By: "prc_1", Interrupts: open,
 						Delivery: waypost.Delivery{
 							MessageID: id, EnrollmentID: keys[i].EnrollmentID, JourneyID: journeys[i], JourneyVersion: 1, NodeID: "hello", WebhookID: hooks[i], LeadsID: leads[i],
@@ -384,12 +385,12 @@ func TestOneStatementAsTransaction(t *testing.T) {
 					if n == 0 {
 						o.Body = []byte(`{"n":1}`)
 					}
-					var opened map[waypost.Touchpoint]waypost.Sending
+					var opened map[waypost.Touchpoint]delivery.Sending
 					var err error
 					if way == s && !o.Interrupts {
-						opened, err = s.OpenInOneStatement(ctx, []waypost.Opening{o})
+						opened, err = s.OpenInOneStatement(ctx, []delivery.Opening{o})
 					} else {
-						opened, err = byTransaction.OpenAttempts(ctx, []waypost.Opening{o})
+						opened, err = byTransaction.OpenAttempts(ctx, []delivery.Opening{o})
 					}
 					must(t, err)
 					sending := opened[keys[i]]
@@ -398,13 +399,13 @@ func TestOneStatementAsTransaction(t *testing.T) {
 					}
 					sending.MessageID = ""
 					stand[i].Openings = append(stand[i].Openings, sending)
-					if again, err := s.OpenInOneStatement(ctx, []waypost.Opening{o}); err != nil || len(again) != 0 {
+					if again, err := s.OpenInOneStatement(ctx, []delivery.Opening{o}); err != nil || len(again) != 0 {
 						t.Errorf("attempt %d is opened twice: %+v, %v", n+1, again, err)
 					}
 					if open = a == gone; open {
 						continue
 					}
-					r := waypost.AttemptRecord{
+					r := delivery.AttemptRecord{
 						Touchpoint: keys[i], Scope: sc, Round: 1, Attempt: n + 1, Status: a.status,
 						Outcome: waypost.Outcome{Succeed: a.status == waypost.DeliverySucceeded, HTTPStatus: 200 + n, Message: "it says", Excerpt: "so", At: at, Duration: time.Millisecond},
 					}
@@ -416,14 +417,14 @@ func TestOneStatementAsTransaction(t *testing.T) {
 						p.EnrollmentID, r.Progress = keys[i].EnrollmentID, &p
 					}
 					if way == byTransaction {
-						must(t, way.RecordAttempts(ctx, []waypost.AttemptRecord{r}))
+						must(t, way.RecordAttempts(ctx, []delivery.AttemptRecord{r}))
 						continue
 					}
-					rest, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r})
+					rest, err := s.RecordInOneStatement(ctx, []delivery.AttemptRecord{r})
 					if err != nil || len(rest) != 0 {
 						t.Errorf("attempt %d is left: %+v, %v", n+1, rest, err)
 					}
-					if rest, err := s.RecordInOneStatement(ctx, []waypost.AttemptRecord{r}); err != nil || len(rest) != 1 {
+					if rest, err := s.RecordInOneStatement(ctx, []delivery.AttemptRecord{r}); err != nil || len(rest) != 1 {
 						t.Errorf("attempt %d is recorded twice: %v", n+1, err)
 					}
 				}
@@ -493,13 +494,13 @@ func messagesTo(t *testing.T, s *store.Store, sc waypost.Scope, subscription str
 }
 
 // openTwo opens the first attempts of two messages.
-func openTwo(t *testing.T, s *store.Store) (openings []waypost.Opening) {
+func openTwo(t *testing.T, s *store.Store) (openings []delivery.Opening) {
 	t.Helper()
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 2)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for i, key := range keys {
-		openings = append(openings, waypost.Opening{
+		openings = append(openings, delivery.Opening{
 			Touchpoint: key, Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte("{}"),
 			Delivery: waypost.Delivery{
 				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: key.EnrollmentID, JourneyID: journey, JourneyVersion: 1,
@@ -537,7 +538,7 @@ func TestOpenedUnreadable(t *testing.T) {
 	openings := openTwo(t, s)
 	for i := range openings {
 		o := &openings[i]
-		must(t, s.RecordAttempts(ctx, []waypost.AttemptRecord{{
+		must(t, s.RecordAttempts(ctx, []delivery.AttemptRecord{{
 			Touchpoint: o.Touchpoint, Scope: o.Scope, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying,
 			Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, At: o.At}, NextAttemptAt: o.At,
 		}}))
@@ -564,16 +565,16 @@ func TestRecordedInOrder(t *testing.T) {
 	s, db := openDatabase(t)
 	ctx := t.Context()
 	openings := openTwo(t, s)
-	slices.SortFunc(openings, func(a, b waypost.Opening) int { return strings.Compare(a.EnrollmentID, b.EnrollmentID) })
+	slices.SortFunc(openings, func(a, b delivery.Opening) int { return strings.Compare(a.EnrollmentID, b.EnrollmentID) })
 	held, err := db.BeginTx(ctx, nil)
 	must(t, err)
-	lock := func(o waypost.Opening) error {
+	lock := func(o delivery.Opening) error {
 		_, err := held.ExecContext(ctx, "SELECT 1 FROM enrollments WHERE id = $1 FOR NO KEY UPDATE NOWAIT", o.EnrollmentID)
 		return err
 	}
 	must(t, lock(openings[0]))
-	record := func(o waypost.Opening, status waypost.DeliveryStatus) waypost.AttemptRecord {
-		return waypost.AttemptRecord{
+	record := func(o delivery.Opening, status waypost.DeliveryStatus) delivery.AttemptRecord {
+		return delivery.AttemptRecord{
 			Touchpoint: o.Touchpoint, Scope: o.Scope, Round: 1, Attempt: 1, Status: status, NextAttemptAt: o.At,
 			Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, HTTPStatus: 200, At: o.At},
 		}
@@ -583,7 +584,7 @@ func TestRecordedInOrder(t *testing.T) {
 		{Seq: 1, At: openings[1].At, What: waypost.WhatExited},
 	}}
 	recorded := make(chan error, 1)
-	go func() { recorded <- s.RecordAttempts(ctx, []waypost.AttemptRecord{stays, moves}) }()
+	go func() { recorded <- s.RecordAttempts(ctx, []delivery.AttemptRecord{stays, moves}) }()
 	// Until it waits for the first.
 	for waits := false; !waits && ctx.Err() == nil; {
 		must(t, db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
@@ -601,9 +602,9 @@ func TestOpenedBesideAnOutage(t *testing.T) {
 	ctx, sc := t.Context(), waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	journey, hook, keys, leads := published(t, s, sc, 2)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	openings := make([]waypost.Opening, 2)
+	openings := make([]delivery.Opening, 2)
 	for i := range openings {
-		openings[i] = waypost.Opening{
+		openings[i] = delivery.Opening{
 			Touchpoint: keys[i], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte("{}"),
 			Delivery: waypost.Delivery{
 				MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[i].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
@@ -611,7 +612,7 @@ func TestOpenedBesideAnOutage(t *testing.T) {
 			},
 		}
 	}
-	must(t, s.RecordDeferrals(ctx, []waypost.Deferral{{
+	must(t, s.RecordDeferrals(ctx, []delivery.Deferral{{
 		Touchpoint: keys[1], Scope: sc, Delivery: openings[1].Delivery, Reason: waypost.DeferRateLimit, At: now, Until: now,
 	}}))
 	held, err := db.BeginTx(ctx, nil)
@@ -643,7 +644,7 @@ func TestPlannedByIndex(t *testing.T) {
 	must(t, err)
 	must(t, s.MarkStarted(ctx, keys[0].EnrollmentID))
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	first := waypost.Opening{
+	first := delivery.Opening{
 		Touchpoint: keys[0], Scope: sc, Attempt: 1, At: now, By: "prc_1", Body: []byte(`{"n":1}`),
 		Delivery: waypost.Delivery{
 			MessageID: waypost.NewID(waypost.PrefixMessage, now), EnrollmentID: keys[0].EnrollmentID, JourneyID: journey, JourneyVersion: 1,
@@ -652,15 +653,15 @@ func TestPlannedByIndex(t *testing.T) {
 	}
 	second := first
 	second.Attempt, second.Body = 2, nil
-	_, err = s.OpenInOneStatement(ctx, []waypost.Opening{first})
+	_, err = s.OpenInOneStatement(ctx, []delivery.Opening{first})
 	must(t, err)
-	_, err = s.RecordInOneStatement(ctx, []waypost.AttemptRecord{{
+	_, err = s.RecordInOneStatement(ctx, []delivery.AttemptRecord{{
 		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying, Outcome: waypost.Outcome{HTTPStatus: 503, At: now}, NextAttemptAt: now,
 	}})
 	must(t, err)
-	_, err = s.OpenInOneStatement(ctx, []waypost.Opening{second})
+	_, err = s.OpenInOneStatement(ctx, []delivery.Opening{second})
 	must(t, err)
-	_, err = s.RecordInOneStatement(ctx, []waypost.AttemptRecord{{
+	_, err = s.RecordInOneStatement(ctx, []delivery.AttemptRecord{{
 		Touchpoint: keys[0], Scope: sc, Round: 1, Attempt: 2, Status: waypost.DeliverySucceeded, Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, At: now},
 		Progress: &waypost.Progress{EnrollmentID: keys[0].EnrollmentID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 1, Entries: []waypost.TimelineEntry{
 			{Seq: 1, At: now, What: waypost.WhatExited},

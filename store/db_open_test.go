@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 )
@@ -272,12 +273,12 @@ func TestSealedAtRest(t *testing.T) {
 	check(err)
 	// A retry, a failure and a redelivery: the answers stand in all places where they can.
 	for attempt, status := range []waypost.DeliveryStatus{waypost.DeliveryRetrying, waypost.DeliveryFailed} {
-		_, err = s.OpenAttempts(t.Context(), []waypost.Opening{{
+		_, err = s.OpenAttempts(t.Context(), []delivery.Opening{{
 			Touchpoint: key, Scope: sc, Attempt: attempt + 1, At: time.Now(), By: "w",
 			Delivery: waypost.Delivery{MessageID: messageID, WebhookID: hook.ID, LeadsID: lead.LeadsID}, Body: []byte("dear customer, your secret"),
 		}})
 		check(err)
-		check(s.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+		check(s.RecordAttempts(t.Context(), []delivery.AttemptRecord{{
 			Touchpoint: key, Scope: sc, Round: 1, Attempt: attempt + 1, Status: status,
 			Outcome: waypost.Outcome{ErrorClass: waypost.ClassSucceedFalse, HTTPStatus: 200, Message: "no lady called Ada", Excerpt: "you sent me Lovelace", At: time.Now()},
 		}}))
@@ -313,12 +314,12 @@ func TestUnreadableResponses(t *testing.T) {
 		e, err := s.Enroll(t.Context(), sc, waypost.Enrollment{JourneyID: j.ID, Version: 1, LeadsID: lead.LeadsID}, waypost.Reentry{})
 		check(t, err)
 		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}
-		_, err = s.OpenAttempts(t.Context(), []waypost.Opening{{
+		_, err = s.OpenAttempts(t.Context(), []delivery.Opening{{
 			Touchpoint: key, Scope: sc, Attempt: 1, At: time.Now(), By: "w", Body: []byte("{}"),
 			Delivery: waypost.Delivery{MessageID: waypost.NewID(waypost.PrefixMessage, time.Now()), NodeID: "hello", LeadsID: lead.LeadsID},
 		}})
 		check(t, err)
-		check(t, s.RecordAttempts(t.Context(), []waypost.AttemptRecord{{
+		check(t, s.RecordAttempts(t.Context(), []delivery.AttemptRecord{{
 			Touchpoint: key, Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliverySucceeded,
 			Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, Message: "words", Excerpt: "body", At: time.Now()},
 		}}))

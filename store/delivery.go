@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // deliveryRow is what a delivery is about and where it stands.
@@ -104,8 +105,8 @@ func (s *Store) delivery(r deliveryRow) waypost.Delivery {
 	return d
 }
 
-func (r *deliveryRow) sending(body []byte) waypost.Sending {
-	s := waypost.Sending{
+func (r *deliveryRow) sending(body []byte) delivery.Sending {
+	s := delivery.Sending{
 		MessageID: r.MessageID, Body: body, Status: r.Status, Succeed: r.Succeed != nil && *r.Succeed,
 		HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass, Round: r.Round, Attempts: r.Attempts,
 		FirstAttemptAt: r.FirstAttemptAt.Time, NextAttemptAt: r.NextAttemptAt.Time,
@@ -115,7 +116,7 @@ func (r *deliveryRow) sending(body []byte) waypost.Sending {
 		s.DecidedAt = r.LastAttemptAt.Truncate(time.Millisecond).Add(time.Duration(r.DurationMs) * time.Millisecond)
 	}
 	if r.OpenAttempt > 0 {
-		s.Open = &waypost.OpenAttempt{Attempt: r.OpenAttempt, At: r.OpenAt.Time, By: r.OpenBy}
+		s.Open = &delivery.OpenAttempt{Attempt: r.OpenAttempt, At: r.OpenAt.Time, By: r.OpenBy}
 	}
 	return s
 }
@@ -187,7 +188,7 @@ func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
 // Sendings returns what is stored about these touchpoints as their journey sees it,
 // for which a redelivery changes nothing; those that have no delivery yet are
 // missing in the answer.
-func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]delivery.Sending, error) {
 	first := func(key waypost.Touchpoint) waypost.Round { return waypost.Round{Touchpoint: key, Round: 1} }
 	return s.SendingsOfRounds(ctx, mapped(keys, first))
 }
@@ -276,7 +277,9 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 // TouchpointResults returns, for each enrollment, how the latest decided message
 // of each node ended: what conditions and templates can ask about. Redeliveries
 // change nothing of it, and what was skipped is none.
-func (s *Store) TouchpointResults(ctx context.Context, enrollmentIDs []string) (results map[string]map[string]waypost.TouchpointResult, err error) {
+func (s *Store) TouchpointResults(
+	ctx context.Context, enrollmentIDs []string,
+) (results map[string]map[string]waypost.TouchpointResult, err error) {
 	defer wrap(&err, "load touchpoint results")
 	results = make(map[string]map[string]waypost.TouchpointResult, len(enrollmentIDs))
 	if len(enrollmentIDs) == 0 {
@@ -344,7 +347,9 @@ func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of conditi
 
 // Delivery returns a delivery, its attempts in order and the body of its message,
 // nil if it was never rendered or is unreadable. NotFound if the scope has no such message.
-func (s *Store) Delivery(ctx context.Context, sc waypost.Scope, messageID string) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
+func (s *Store) Delivery(
+	ctx context.Context, sc waypost.Scope, messageID string,
+) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
 	defer wrap(&err, "load delivery %s", clip(messageID))
 	var row struct {
 		deliveryRow `bun:",extend"`

@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // attemptRow is an attempt. The one that a delivery's outcome columns describe
@@ -28,7 +29,7 @@ type attemptRow struct {
 	GaveUp waypost.GaveUp `bun:"gave_up"` // "" unless the delivery failed with it
 }
 
-func newAttemptRow(r waypost.AttemptRecord, response []byte) attemptRow {
+func newAttemptRow(r delivery.AttemptRecord, response []byte) attemptRow {
 	return attemptRow{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.Attempt, At: stamp{r.Outcome.At}, HTTPStatus: r.Outcome.HTTPStatus,
 		ErrorClass: r.Outcome.ErrorClass, DurationMs: r.Outcome.Duration.Milliseconds(),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // briefingRow is an enrollment with its lead; either is empty if it is gone.
@@ -19,7 +20,9 @@ type briefingRow struct {
 }
 
 // Briefing reads what the first messages of a touchpoint need to know, in one statement.
-func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (b waypost.Briefing, err error) {
+func (s *Store) Briefing(
+	ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets,
+) (b delivery.Briefing, err error) {
 	defer wrap(&err, "load enrollments and leads")
 	b.Enrollments = make(map[string]waypost.Enrollment, len(of.EnrollmentIDs))
 	b.Leads = make(map[int64]waypost.Lead, len(of.EnrollmentIDs))
@@ -51,7 +54,9 @@ func (s *Store) Briefing(ctx context.Context, sc waypost.Scope, webhookID string
 	return b, nil
 }
 
-func (s *Store) briefingRows(ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets) (rows []briefingRow, err error) {
+func (s *Store) briefingRows(
+	ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets,
+) (rows []briefingRow, err error) {
 	if len(of.EnrollmentIDs) == 0 {
 		return nil, nil
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // SkipCapped skips the openings that a frequency cap forbids at this moment, as
 // OpenAttempts would, and opens none, so that their messages are not rendered. The answer
 // has the skipped ones only; another opening can be forbidden a moment later.
-func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+func (s *Store) SkipCapped(ctx context.Context, openings []delivery.Opening) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "skip capped touchpoints")
 	first := firstOpenings(openings)
 	capped := cappable(first, nil)
@@ -30,7 +31,7 @@ func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (sen
 			delete(first, o.Touchpoint)
 		}
 	}
-	sendings = map[waypost.Touchpoint]waypost.Sending{}
+	sendings = map[waypost.Touchpoint]delivery.Sending{}
 	if len(cappable(first, nil)) == 0 {
 		return sendings, nil
 	}
@@ -50,20 +51,20 @@ func (s *Store) SkipCapped(ctx context.Context, openings []waypost.Opening) (sen
 
 // cappable lists the openings that a frequency cap can forbid, in the order of their
 // touchpoints: first attempts only.
-func cappable(openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool) []waypost.Opening {
-	var list []waypost.Opening
+func cappable(openings map[waypost.Touchpoint]delivery.Opening, stopped map[waypost.Touchpoint]bool) []delivery.Opening {
+	var list []delivery.Opening
 	for key, o := range openings {
 		if !o.Cap.None() && o.Attempt == 1 && o.Round <= 1 && !stopped[key] {
 			list = append(list, o)
 		}
 	}
-	slices.SortFunc(list, func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	slices.SortFunc(list, func(a, b delivery.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
 	return list
 }
 
 // capWindow is the time, in microseconds, after which touchpoints count against the
 // opening's cap.
-func capWindow(o waypost.Opening) int64 { return o.At.Add(-time.Duration(o.Cap.Per)).UnixMicro() }
+func capWindow(o delivery.Opening) int64 { return o.At.Add(-time.Duration(o.Cap.Per)).UnixMicro() }
 
 // givenUp selects deliveries (alias d) whose round has ended without success: they have
 // given their places in frequency caps back.
@@ -73,7 +74,7 @@ const givenUp = "d.status IN ('failed', 'canceled')"
 // window and lead: those of all journeys, from the first attempt of a round on, unless
 // that round was given up or canceled. A message that was redelivered has one place, and
 // keeps it if any of its rounds succeeded.
-func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.Opening) (map[int64]map[int64]int, error) {
+func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []delivery.Opening) (map[int64]map[int64]int, error) {
 	windows := map[int64][]int64{}
 	for _, o := range openings {
 		windows[capWindow(o)] = append(windows[capWindow(o)], o.Delivery.LeadsID)
@@ -111,7 +112,10 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []waypost.
 
 // skipCapped skips the openings that a frequency cap forbids, records that, and adds them
 // to sendings. lockCapped was called before, so the others can be opened.
-func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
+func (s *Store) skipCapped(
+	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening, stopped map[waypost.Touchpoint]bool,
+	sendings map[waypost.Touchpoint]delivery.Sending,
+) error {
 	capped := cappable(openings, stopped)
 	if len(capped) == 0 {
 		return nil
@@ -141,7 +145,7 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 			opened[lead]++
 			continue
 		}
-		sending := waypost.Sending{Skipped: waypost.SkipFrequencyCap}
+		sending := delivery.Sending{Skipped: waypost.SkipFrequencyCap}
 		if row != nil {
 			row.skip(waypost.SkipFrequencyCap)
 			updates = append(updates, row)
@@ -149,7 +153,11 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 			sending.Skipped = waypost.SkipFrequencyCap
 		}
 		sendings[o.Touchpoint] = sending
-		if p := o.SkippedFor(waypost.SkipFrequencyCap); p != nil {
+		p, err := o.SkippedFor(waypost.SkipFrequencyCap)
+		if err != nil {
+			return err
+		}
+		if p != nil {
 			progress = append(progress, *p)
 		}
 	}
@@ -165,15 +173,15 @@ func (s *Store) skipCapped(ctx context.Context, tx bun.Tx, openings map[waypost.
 // lockCapped keeps others from opening capped touchpoints of the same leads until
 // the transaction ends. It comes first: what is read after it tells of events that
 // it has waited for.
-func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) error {
-	leads := mapped(cappable(openings, nil), func(o waypost.Opening) int64 { return o.Delivery.LeadsID })
+func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening) error {
+	leads := mapped(cappable(openings, nil), func(o delivery.Opening) int64 { return o.Delivery.LeadsID })
 	return s.lockLeads(ctx, tx, leads, forChange)
 }
 
 // skippedBefore tells which of the touchpoints an earlier run has skipped, if they
 // have no delivery: the enrollment's progress is past them.
-func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]bool, error) {
-	ids := mapped(openings, func(o waypost.Opening) string { return o.EnrollmentID })
+func skippedBefore(ctx context.Context, tx bun.Tx, openings []delivery.Opening) (map[waypost.Touchpoint]bool, error) {
+	ids := mapped(openings, func(o delivery.Opening) string { return o.EnrollmentID })
 	var rows []enrollmentRow
 	if err := tx.NewSelect().Model(&rows).Column("id", "last_seq").Where("id IN (?)", bun.List(ids)).Scan(ctx); err != nil {
 		return nil, fmt.Errorf("look for skipped touchpoints: %w", err)
@@ -184,7 +192,7 @@ func skippedBefore(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (
 	}
 	passed := map[waypost.Touchpoint]bool{}
 	for _, o := range openings {
-		if o.Skipped != nil && reached[o.EnrollmentID] >= o.Skipped.LastSeq {
+		if o.Skipped != nil && reached[o.EnrollmentID] > o.Seq {
 			passed[o.Touchpoint] = true
 		}
 	}
@@ -275,7 +283,9 @@ func (s *Store) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
 // place in frequency caps by now, newest first, at most limit.
 // Of a message that was redelivered it is the first attempt of the last such round that
 // had one by then.
-func (s *Store) RecentTouchpoints(ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int) ([]time.Time, error) {
+func (s *Store) RecentTouchpoints(
+	ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int,
+) ([]time.Time, error) {
 	var rows []int64
 	// As touchpoints finds them. A lead belongs to one organisation and stage.
 	made, after, last := firstMessageAt(since), stamp{since}, stamp{until}

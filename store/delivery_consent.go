@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // A touchpoint is unwanted if its lead is suppressed in the webhook's channel, or has not
@@ -32,12 +33,14 @@ func isWanted(lead, channel, needsConsent string) string {
 }
 
 // unwanted says why openings are not to be sent, of those that are not.
-func (s *Store) unwanted(ctx context.Context, db bun.IDB, openings map[waypost.Touchpoint]waypost.Opening) (map[waypost.Touchpoint]string, error) {
+func (s *Store) unwanted(
+	ctx context.Context, db bun.IDB, openings map[waypost.Touchpoint]delivery.Opening,
+) (map[waypost.Touchpoint]string, error) {
 	type group struct {
 		waypost.Scope
 		channel string
 	}
-	groups := map[group][]waypost.Opening{}
+	groups := map[group][]delivery.Opening{}
 	for _, o := range openings {
 		if o.Channel != "" {
 			key := group{o.Scope, o.Channel}
@@ -46,7 +49,7 @@ func (s *Store) unwanted(ctx context.Context, db bun.IDB, openings map[waypost.T
 	}
 	reasons := map[waypost.Touchpoint]string{}
 	for key, list := range groups {
-		leads := distinct(mapped(list, func(o waypost.Opening) int64 { return o.Delivery.LeadsID }))
+		leads := distinct(mapped(list, func(o delivery.Opening) int64 { return o.Delivery.LeadsID }))
 		var rows []struct {
 			LeadsID    int64   `bun:"leads_id"`
 			Consents   *string `bun:"consents"`
@@ -81,9 +84,11 @@ func (s *Store) unwanted(ctx context.Context, db bun.IDB, openings map[waypost.T
 // SkipUnwanted skips the openings that are unwanted at this moment, as OpenAttempts would,
 // and opens none, so that their messages are not rendered. The answer has the skipped ones
 // only; another opening can be unwanted a moment later.
-func (s *Store) SkipUnwanted(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+func (s *Store) SkipUnwanted(
+	ctx context.Context, openings []delivery.Opening,
+) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "skip unwanted touchpoints")
-	sendings = map[waypost.Touchpoint]waypost.Sending{}
+	sendings = map[waypost.Touchpoint]delivery.Sending{}
 	// Without a lock first: usually there are none.
 	reasons, err := s.unwanted(ctx, s.r, firstOpenings(openings))
 	if err != nil || len(reasons) == 0 {
@@ -92,7 +97,7 @@ func (s *Store) SkipUnwanted(ctx context.Context, openings []waypost.Opening) (s
 	err = s.writeRows(ctx, len(reasons), func(ctx context.Context, tx bun.Tx) error {
 		clear(sendings)
 		first := firstOpenings(openings)
-		maps.DeleteFunc(first, func(key waypost.Touchpoint, _ waypost.Opening) bool { return reasons[key] == "" })
+		maps.DeleteFunc(first, func(key waypost.Touchpoint, _ delivery.Opening) bool { return reasons[key] == "" })
 		stopped, err := s.heldOf(ctx, tx, first)
 		if err != nil {
 			return err
@@ -104,7 +109,10 @@ func (s *Store) SkipUnwanted(ctx context.Context, openings []waypost.Opening) (s
 
 // skipUnwanted skips the openings that are unwanted, records that, and moves them from
 // openings to sendings.
-func (s *Store) skipUnwanted(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) error {
+func (s *Store) skipUnwanted(
+	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening, stopped map[waypost.Touchpoint]bool,
+	sendings map[waypost.Touchpoint]delivery.Sending,
+) error {
 	reasons, err := s.unwanted(ctx, tx, openings)
 	if err != nil {
 		return err
@@ -129,7 +137,11 @@ func (s *Store) skipUnwanted(ctx context.Context, tx bun.Tx, openings map[waypos
 		sending := row.sending(nil)
 		sending.Skipped = row.DeferredReason
 		sendings[key] = sending
-		if p := openings[key].SkippedFor(row.DeferredReason); p != nil {
+		p, err := openings[key].SkippedFor(row.DeferredReason)
+		if err != nil {
+			return err
+		}
+		if p != nil {
 			progress = append(progress, *p)
 		}
 		if row.Round > 1 {
@@ -157,14 +169,14 @@ type skippedDeliveries struct {
 // skipOpenings skips the openings for the reasons. An opening whose Skipped is nil is held instead, which it
 // notes in sendings; left out are those of an attempt that is under way or over already.
 func (s *Store) skipOpenings(
-	reasons map[waypost.Touchpoint]string, openings map[waypost.Touchpoint]waypost.Opening,
-	deliveries map[waypost.Touchpoint]*deliveryRow, sendings map[waypost.Touchpoint]waypost.Sending,
+	reasons map[waypost.Touchpoint]string, openings map[waypost.Touchpoint]delivery.Opening,
+	deliveries map[waypost.Touchpoint]*deliveryRow, sendings map[waypost.Touchpoint]delivery.Sending,
 ) (list skippedDeliveries) {
 	for key, reason := range reasons {
 		o, row := openings[key], deliveries[key]
 		switch {
 		case o.Skipped == nil && o.Round <= 1:
-			sendings[key] = waypost.Sending{Held: true}
+			sendings[key] = delivery.Sending{Held: true}
 		case row == nil && o.Attempt == 1 && o.Round <= 1 && o.Delivery.MessageID != "":
 			made := newDeliveryRow(key, o.Scope, o.Delivery)
 			made.skip(reason)

@@ -6,6 +6,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // RecordDeferrals holds deliveries back, all in one transaction; a touchpoint
@@ -13,7 +14,7 @@ import (
 // the deferral's At stays as it is, and so does its enrollment. One that is
 // deferred already keeps the time since when; one whose enrollment was canceled or
 // has exited is canceled. Of several deferrals of one touchpoint the first counts.
-func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferral) (err error) {
+func (s *Store) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferral) (err error) {
 	defer wrap(&err, "record deferrals")
 	if len(deferrals) == 0 {
 		return nil
@@ -23,8 +24,8 @@ func (s *Store) RecordDeferrals(ctx context.Context, deferrals []waypost.Deferra
 
 // recordDeferrals is RecordDeferrals in a transaction. It locks deliveries before enrollments, as all
 // others do.
-func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []waypost.Deferral) error {
-	keys := mapped(deferrals, func(d waypost.Deferral) waypost.Touchpoint { return d.Touchpoint })
+func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []delivery.Deferral) error {
+	keys := mapped(deferrals, func(d delivery.Deferral) waypost.Touchpoint { return d.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []wayp
 
 // hold defers the delivery, or cancels it if its enrollment has left; false if it must stay
 // as it is.
-func (r *deliveryRow) hold(d waypost.Deferral, left bool) bool {
+func (r *deliveryRow) hold(d delivery.Deferral, left bool) bool {
 	if r.Status.Final() || r.Round != max(d.Round, 1) || r.LastAttemptAt.After(d.At) {
 		return false
 	}

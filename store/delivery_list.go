@@ -14,13 +14,17 @@ import (
 // ListDeliveries returns the scope's deliveries that match the filter, newest
 // first. From and To are compared, in milliseconds, with the time in the message's
 // id.
-func (s *Store) ListDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page) (_ []waypost.Delivery, err error) {
+func (s *Store) ListDeliveries(
+	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page,
+) (_ []waypost.Delivery, err error) {
 	defer wrap(&err, "list deliveries")
 	rows, err := pageOfDeliveries(ctx, s.r, sc, f, page.After, pageSize(page))
 	return mapped(rows, s.delivery), err
 }
 
-func pageOfDeliveries(ctx context.Context, db bun.IDB, sc waypost.Scope, f waypost.DeliveryFilter, after string, n int64) (rows []deliveryRow, err error) {
+func pageOfDeliveries(
+	ctx context.Context, db bun.IDB, sc waypost.Scope, f waypost.DeliveryFilter, after string, n int64,
+) (rows []deliveryRow, err error) {
 	err = ofStatuses(db, &rows, f.Statuses, func(q *bun.SelectQuery, statuses []waypost.DeliveryStatus) {
 		one := f
 		one.Statuses = statuses
@@ -35,7 +39,10 @@ func pageOfDeliveries(ctx context.Context, db bun.IDB, sc waypost.Scope, f waypo
 // are none. narrow restricts a query to statuses, one at most; page puts it in order and
 // bounds it. An index has the deliveries of one status in the order of their messages, and
 // none has those of several: these come from a page of each.
-func ofStatuses(db bun.IDB, rows *[]deliveryRow, statuses []waypost.DeliveryStatus, narrow func(*bun.SelectQuery, []waypost.DeliveryStatus), page func(*bun.SelectQuery) *bun.SelectQuery) *bun.SelectQuery {
+func ofStatuses(
+	db bun.IDB, rows *[]deliveryRow, statuses []waypost.DeliveryStatus, narrow func(*bun.SelectQuery, []waypost.DeliveryStatus),
+	page func(*bun.SelectQuery) *bun.SelectQuery,
+) *bun.SelectQuery {
 	if len(statuses) <= 1 {
 		q := db.NewSelect().Model(rows)
 		narrow(q, statuses)
@@ -129,7 +136,9 @@ var groupColumns = map[string]string{
 // waypost.MaxDeliveryGroups, those of the most deliveries first. Without a status in the
 // filter these are failed and retrying ones. Deliveries in trouble are counted in their
 // index, and only the samples are read; others can be so many that counting takes seconds.
-func (s *Store) SummarizeDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, by []string) (groups []waypost.DeliveryGroup, err error) {
+func (s *Store) SummarizeDeliveries(
+	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, by []string,
+) (groups []waypost.DeliveryGroup, err error) {
 	defer wrap(&err, "summarize deliveries")
 	if len(f.Statuses) == 0 {
 		f.Statuses = []waypost.DeliveryStatus{waypost.DeliveryFailed, waypost.DeliveryRetrying}
@@ -163,7 +172,9 @@ func (s *Store) SummarizeDeliveries(ctx context.Context, sc waypost.Scope, f way
 // ExportDeliveries calls each for every delivery of the scope that matches, newest first.
 // All of them are of one moment. It ends with the first error of each or of ctx, and has a
 // connection until then, as ExportLeads does.
-func (s *Store) ExportDeliveries(ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, each func(waypost.Delivery) error) (err error) {
+func (s *Store) ExportDeliveries(
+	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, each func(waypost.Delivery) error,
+) (err error) {
 	defer wrap(&err, "export deliveries")
 	return s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if err := s.withoutPlan(ctx, tx, "seqscan"); err != nil {

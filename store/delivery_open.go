@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // othersTime is how long open attempts wait for the ones that take a transaction.
@@ -17,7 +18,7 @@ const othersTime = time.Second
 
 // OpenAttempts opens attempts before their POSTs, in one or two transactions, and
 // returns how the touchpoints' deliveries stand then. The caller has an attempt
-// if Open in the answer is its own and Held is false; see waypost.Opening for when
+// if Open in the answer is its own and Held is false; see delivery.Opening for when
 // it takes effect. A message is stored once: the Body of the answer is the one to
 // send. If the delivery turns out to have another message id than the Opening and
 // no body yet, the opening has no effect: the body must be rendered again, for
@@ -26,10 +27,12 @@ const othersTime = time.Second
 // final; that for an opening that its Cap or its Channel forbids is Skipped. Neither has a MessageID
 // where there is no delivery. A touchpoint without an answer was not looked at, because
 // the database failed in between.
-func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (sendings map[waypost.Touchpoint]waypost.Sending, err error) {
+func (s *Store) OpenAttempts(
+	ctx context.Context, openings []delivery.Opening,
+) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "open attempts")
 	if len(openings) == 0 {
-		return map[waypost.Touchpoint]waypost.Sending{}, nil
+		return map[waypost.Touchpoint]delivery.Sending{}, nil
 	}
 	opened, err := s.openInOneStatement(ctx, openings)
 	if err != nil || len(opened) == len(openings) {
@@ -41,7 +44,7 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (s
 		ctx, cancel = context.WithTimeout(ctx, othersTime)
 		defer cancel()
 	}
-	openings = slices.DeleteFunc(slices.Clone(openings), func(o waypost.Opening) bool { _, done := opened[o.Touchpoint]; return done })
+	openings = slices.DeleteFunc(slices.Clone(openings), func(o delivery.Opening) bool { _, done := opened[o.Touchpoint]; return done })
 	err = s.writeRows(ctx, len(openings), func(ctx context.Context, tx bun.Tx) (err error) {
 		sendings, err = s.openAttempts(ctx, tx, openings)
 		return err
@@ -58,7 +61,7 @@ func (s *Store) OpenAttempts(ctx context.Context, openings []waypost.Opening) (s
 
 // openAttempts is OpenAttempts in a transaction. It locks the leads of capped touchpoints first, so that no
 // other transaction opens one of them before this one has been counted.
-func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	first := firstOpenings(openings)
 	if err := s.lockCapped(ctx, tx, first); err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 	if err != nil {
 		return nil, err
 	}
-	sendings := make(map[waypost.Touchpoint]waypost.Sending, len(first))
+	sendings := make(map[waypost.Touchpoint]delivery.Sending, len(first))
 	if err := s.skipUnwanted(ctx, tx, first, stopped, sendings); err != nil {
 		return nil, err
 	}
@@ -115,8 +118,8 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []waypost.
 }
 
 // firstOpenings leaves the first of several openings of one touchpoint.
-func firstOpenings(openings []waypost.Opening) map[waypost.Touchpoint]waypost.Opening {
-	first := make(map[waypost.Touchpoint]waypost.Opening, len(openings))
+func firstOpenings(openings []delivery.Opening) map[waypost.Touchpoint]delivery.Opening {
+	first := make(map[waypost.Touchpoint]delivery.Opening, len(openings))
 	for _, o := range openings {
 		if _, doubled := first[o.Touchpoint]; !doubled {
 			first[o.Touchpoint] = o
@@ -127,7 +130,9 @@ func firstOpenings(openings []waypost.Opening) map[waypost.Touchpoint]waypost.Op
 
 // heldOf tells which openings are to have no effect: of enrollments that are paused,
 // canceled or exited, and of redeliveries that were stopped.
-func (s *Store) heldOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]waypost.Opening) (map[waypost.Touchpoint]bool, error) {
+func (s *Store) heldOf(
+	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening,
+) (map[waypost.Touchpoint]bool, error) {
 	type group struct{ journeyID, launchID string }
 	groups := map[group][]string{}
 	var rounds []waypost.Round
@@ -161,14 +166,17 @@ func (s *Store) heldOf(ctx context.Context, tx bun.Tx, openings map[waypost.Touc
 
 // reopen opens attempts of deliveries that are there already, adds how they stand
 // to sendings, and returns the messages to store.
-func (s *Store) reopen(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]waypost.Opening, stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]waypost.Sending) ([]message, error) {
+func (s *Store) reopen(
+	ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]delivery.Opening,
+	stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]delivery.Sending,
+) ([]message, error) {
 	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(true, true), keys)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
 		if stopped[key] { // replaced below if there is a row
-			sendings[key] = waypost.Sending{Held: true}
+			sendings[key] = delivery.Sending{Held: true}
 		}
 	}
 	var messages []message
@@ -220,8 +228,8 @@ func (s *Store) insertMessages(ctx context.Context, tx bun.Tx, messages []messag
 	}, nil)
 }
 
-// mayOpen is the rule of waypost.Opening.
-func (r *deliveryRow) mayOpen(o waypost.Opening) bool {
+// mayOpen is the rule of delivery.Opening.
+func (r *deliveryRow) mayOpen(o delivery.Opening) bool {
 	if r.Status.Final() || r.Round != max(o.Round, 1) {
 		return false
 	}
@@ -245,7 +253,7 @@ func (s *Store) interrupt(r *deliveryRow) []attemptRow {
 }
 
 // open notes that an attempt is under way.
-func (r *deliveryRow) open(o waypost.Opening) {
+func (r *deliveryRow) open(o delivery.Opening) {
 	r.OpenAttempt, r.OpenAt, r.OpenBy = o.Attempt, stamp{o.At}, o.By
 	if r.FirstAttemptAt.IsZero() {
 		r.FirstAttemptAt = stamp{o.At}
@@ -261,12 +269,12 @@ func (r *deliveryRow) open(o waypost.Opening) {
 // openInOneStatement opens first attempts of new messages, or later attempts of messages that
 // wait for a retry, all of one journey, one launch and one time. It returns what it has
 // opened.
-func (s *Store) openInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) openInOneStatement(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if !s.inOneStatement() || !alike(openings) {
 		return nil, nil
 	}
 	// In the order in which rows are locked.
-	order := slices.SortedFunc(slices.Values(openings), func(a, b waypost.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	order := slices.SortedFunc(slices.Values(openings), func(a, b delivery.Opening) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
 	open := s.openFirsts
 	if openings[0].Attempt > 1 {
 		open = s.openLaters
@@ -280,7 +288,7 @@ func (s *Store) openInOneStatement(ctx context.Context, openings []waypost.Openi
 
 // alike tells whether openings are of the usual kind, and of one: each is of a touchpoint
 // of its own, and all are first attempts of one node or all are later ones.
-func alike(openings []waypost.Opening) bool {
+func alike(openings []delivery.Opening) bool {
 	like := openings[0]
 	seen := make(map[waypost.Touchpoint]bool, len(openings))
 	for _, o := range openings {
@@ -306,11 +314,11 @@ func unheld(journey, launch, first, last string) string {
 }
 
 // openFirsts takes openings in the order of their keys.
-func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) openFirsts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	like := openings[0]
 	n := len(openings)
 	ids, visits, messages, leads, bodies := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n), make([][]byte, n)
-	first := make(map[waypost.Touchpoint]*waypost.Opening, n)
+	first := make(map[waypost.Touchpoint]*delivery.Opening, n)
 	for i, o := range openings {
 		first[o.Touchpoint] = &openings[i]
 		ids[i], visits[i], messages[i], leads[i] = o.EnrollmentID, int64(o.Visit), o.Delivery.MessageID, o.Delivery.LeadsID
@@ -335,7 +343,7 @@ func (s *Store) openFirsts(ctx context.Context, openings []waypost.Opening) (map
 		ON CONFLICT (enrollment_id, visit) DO NOTHING RETURNING enrollment_id, visit),
 	m AS (INSERT INTO messages (enrollment_id, visit, body) SELECT enrollment_id, visit, u.body FROM u JOIN d USING (enrollment_id, visit))
 	SELECT enrollment_id, visit FROM d`, args...)
-	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	opened := make(map[waypost.Touchpoint]delivery.Sending, n)
 	if err == nil {
 		err = scanAll(rows, func(rows *sql.Rows) error {
 			var key waypost.Touchpoint
@@ -372,7 +380,7 @@ func opensLater(wanted string) string {
 
 // openLaters takes openings in the order of their keys. Callers have read the messages a
 // moment ago; an attempt whose message can no longer be read is taken back.
-func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) openLaters(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	n := len(openings)
 	ids, visits, attempts := make([]string, n), make([]int64, n), make([]int64, n)
 	for i, o := range openings {
@@ -387,7 +395,7 @@ func (s *Store) openLaters(ctx context.Context, openings []waypost.Opening) (map
 	if err != nil {
 		return nil, err
 	}
-	opened := make(map[waypost.Touchpoint]waypost.Sending, n)
+	opened := make(map[waypost.Touchpoint]delivery.Sending, n)
 	ids, visits = nil, nil // of those that are taken back
 	err = scanAll(rows, func(rows *sql.Rows) error {
 		var row storedRow

@@ -13,16 +13,17 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // RecordAttempts writes down how attempts ended: the attempts, the deliveries' new
 // states and the enrollments' progress; all of one record in one transaction. See
-// waypost.AttemptRecord for what a repeated record does. A delivery that has
+// delivery.AttemptRecord for what a repeated record does. A delivery that has
 // become final stays as it is in its round; a later record only adds its attempt.
 // A touchpoint without a delivery gets one from Delivery (render failures). What
 // would be retried is canceled if its enrollment was or has exited; a redelivery is
 // not.
-func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRecord) (err error) {
+func (s *Store) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) (err error) {
 	defer wrap(&err, "record attempts")
 	records, err = s.recordInOneStatement(ctx, records)
 	if err != nil || len(records) == 0 {
@@ -33,8 +34,8 @@ func (s *Store) RecordAttempts(ctx context.Context, records []waypost.AttemptRec
 
 // recordAttempts is RecordAttempts in a transaction. It applies all records in memory, to rows that it has
 // locked, and then writes each row once.
-func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []waypost.AttemptRecord) error {
-	keys := mapped(records, func(r waypost.AttemptRecord) waypost.Touchpoint { return r.Touchpoint })
+func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []delivery.AttemptRecord) error {
+	keys := mapped(records, func(r delivery.AttemptRecord) waypost.Touchpoint { return r.Touchpoint })
 	deliveries, err := s.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
@@ -105,7 +106,9 @@ func (run *recording) outlasting() (keys []touchpointRow) {
 // addDeliveries makes rows that were not there when they were looked for, and
 // locks those that another transaction made meanwhile: both stand in deliveries
 // then. It returns the touchpoints of those that it made.
-func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]bool, error) {
+func (s *Store) addDeliveries(
+	ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow,
+) (map[waypost.Touchpoint]bool, error) {
 	if len(missing) == 0 {
 		return nil, nil
 	}
@@ -145,7 +148,9 @@ func (s *Store) addDeliveries(ctx context.Context, tx bun.Tx, missing []delivery
 
 // supersededAttempts reads which attempts have rows of their own, and their
 // classes: of those deliveries that can have any.
-func (s *Store) supersededAttempts(ctx context.Context, tx bun.Tx, deliveries map[waypost.Touchpoint]*deliveryRow) (map[attemptKey]string, error) {
+func (s *Store) supersededAttempts(
+	ctx context.Context, tx bun.Tx, deliveries map[waypost.Touchpoint]*deliveryRow,
+) (map[attemptKey]string, error) {
 	var keys []waypost.Touchpoint
 	for key, row := range deliveries {
 		if row.Attempts > 1 || row.Attempts == 1 && (row.LastAttempt == 0 || row.ErrorClass == waypost.ClassInterrupted) {
@@ -183,7 +188,7 @@ type recording struct {
 
 // record applies the end of an attempt, whose answer is sealed in response. An attempt that was recorded
 // before changes nothing, unless it was recorded as interrupted and has an answer now.
-func (run *recording) record(r waypost.AttemptRecord, response []byte) {
+func (run *recording) record(r delivery.AttemptRecord, response []byte) {
 	row := run.deliveries[r.Touchpoint]
 	if r.Round == 0 {
 		r.Round = row.Round
@@ -242,7 +247,7 @@ func (run *recording) putApart(a attemptRow) {
 // decides closes the attempt and tells whether it moves the delivery on. It does
 // not if the delivery is final in this round, or a newer attempt is under way or
 // recorded and this one did not succeed: then the newer one decides.
-func (r *deliveryRow) decides(a waypost.AttemptRecord, newest bool) bool {
+func (r *deliveryRow) decides(a delivery.AttemptRecord, newest bool) bool {
 	if r.OpenAttempt <= a.Attempt {
 		r.OpenAttempt, r.OpenAt, r.OpenBy = 0, stamp{}, ""
 	}
@@ -253,7 +258,7 @@ func (r *deliveryRow) decides(a waypost.AttemptRecord, newest bool) bool {
 }
 
 // conclude moves the delivery on by its last attempt.
-func (r *deliveryRow) conclude(a waypost.AttemptRecord) {
+func (r *deliveryRow) conclude(a delivery.AttemptRecord) {
 	r.Round, r.Status, r.DeferredReason, r.DeferredSince = a.Round, a.Status, "", stamp{}
 	if r.FirstAttemptAt.IsZero() {
 		r.FirstAttemptAt = r.LastAttemptAt
@@ -356,14 +361,14 @@ func recordEnds(before, from, when string) string {
 
 // recordInOneStatement records attempts, unless anything was recorded of one of them since they
 // were opened, and returns what is left to record.
-func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
+func (s *Store) recordInOneStatement(ctx context.Context, all []delivery.AttemptRecord) (rest []delivery.AttemptRecord, err error) {
 	if !s.inOneStatement() {
 		return all, nil
 	}
 	// Records with progress are apart from records without: the statement locks the
 	// enrollments of the ones after those of the others, and each group in the order of ids.
 	type group struct{ later, stays bool }
-	groups := map[group][]waypost.AttemptRecord{}
+	groups := map[group][]delivery.AttemptRecord{}
 	seen := make(map[string]bool, len(all)) // of two of one enrollment the second one comes later
 	for _, r := range all {
 		known := r.Status == waypost.DeliverySucceeded || r.Status == waypost.DeliveryFailed || r.Status == waypost.DeliveryRetrying
@@ -375,7 +380,7 @@ func (s *Store) recordInOneStatement(ctx context.Context, all []waypost.AttemptR
 		}
 		seen[r.EnrollmentID] = true
 	}
-	var left []waypost.AttemptRecord
+	var left []delivery.AttemptRecord
 	for g, records := range groups {
 		text := recordFirst
 		if g.later {
@@ -463,9 +468,9 @@ func (m *assumedMove) changes() (string, error) {
 }
 
 // recordGroup records all of the attempts or, if anything is in the way of one, none.
-func (s *Store) recordGroup(ctx context.Context, text string, records []waypost.AttemptRecord) (done bool, err error) {
+func (s *Store) recordGroup(ctx context.Context, text string, records []delivery.AttemptRecord) (done bool, err error) {
 	// In the order in which rows are locked.
-	slices.SortFunc(records, func(a, b waypost.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
+	slices.SortFunc(records, func(a, b delivery.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
 	moves, numbers := make([]assumedMove, len(records)), map[string]int{}
 	var ids, entries, deltas []string
 	var seqs, lastSeqs []int64

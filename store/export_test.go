@@ -5,15 +5,16 @@ import (
 	"database/sql"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // OpenInOneStatement and RecordInOneStatement do the parts that PostgreSQL does in one
 // statement.
-func (s *Store) OpenInOneStatement(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s *Store) OpenInOneStatement(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	return s.openInOneStatement(ctx, openings)
 }
 
-func (s *Store) RecordInOneStatement(ctx context.Context, records []waypost.AttemptRecord) (rest []waypost.AttemptRecord, err error) {
+func (s *Store) RecordInOneStatement(ctx context.Context, records []delivery.AttemptRecord) (rest []delivery.AttemptRecord, err error) {
 	return s.recordInOneStatement(ctx, records)
 }
 

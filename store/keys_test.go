@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 )
@@ -120,17 +121,17 @@ func (w *sealedWorld) messages(s *store.Store, n int) {
 	w.ok(err)
 	e, err := s.Enroll(ctx, sealedScope, waypost.Enrollment{JourneyID: w.journey, Version: 1, LeadsID: lead.LeadsID, AppID: "app_1"}, waypost.Reentry{})
 	w.ok(err)
-	var openings []waypost.Opening
-	var records []waypost.AttemptRecord
+	var openings []delivery.Opening
+	var records []delivery.AttemptRecord
 	for visit := range n {
 		id := waypost.NewID(waypost.PrefixMessage, time.Now())
 		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: visit + 1}
 		w.keys, w.bodies[id] = append(w.keys, key), "body of "+id
-		openings = append(openings, waypost.Opening{
+		openings = append(openings, delivery.Opening{
 			Touchpoint: key, Scope: sealedScope, Attempt: 1, At: time.Now(), By: "worker", Body: []byte(w.bodies[id]),
 			Delivery: waypost.Delivery{MessageID: id, JourneyID: w.journey, JourneyVersion: 1, NodeID: "hello", WebhookID: "whk_1", LeadsID: lead.LeadsID},
 		})
-		records = append(records, waypost.AttemptRecord{
+		records = append(records, delivery.AttemptRecord{
 			Touchpoint: key, Scope: sealedScope, MessageID: id, Round: 1, Attempt: 1, Status: waypost.DeliveryRetrying, NextAttemptAt: time.Now(),
 			Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, Message: "busy", Excerpt: "<html>", At: time.Now()},
 		})
@@ -385,9 +386,9 @@ func TestUnreadableMessages(t *testing.T) {
 		s, names := w.open("old"), `the key "lost" is not in WAYPOST_ENCRYPTION_KEYS`
 		stored, err := s.Sendings(t.Context(), w.keys)
 		w.ok(err)
-		var openings []waypost.Opening
+		var openings []delivery.Opening
 		for _, key := range w.keys {
-			openings = append(openings, waypost.Opening{Touchpoint: key, Scope: sealedScope, Attempt: 2, At: time.Now(), By: "worker"})
+			openings = append(openings, delivery.Opening{Touchpoint: key, Scope: sealedScope, Attempt: 2, At: time.Now(), By: "worker"})
 		}
 		opened, err := s.OpenAttempts(t.Context(), openings)
 		w.ok(err)
@@ -445,7 +446,7 @@ func TestUnreadableSecrets(t *testing.T) {
 				w.ok(s.MarkStarted(t.Context(), c.ID))
 			}
 		}
-		w.ok(s.RecordDeferrals(t.Context(), []waypost.Deferral{{
+		w.ok(s.RecordDeferrals(t.Context(), []delivery.Deferral{{
 			Touchpoint: waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, Scope: sealedScope, Reason: waypost.DeferUnreadable, At: now, Until: now.Add(time.Hour),
 			Delivery: waypost.Delivery{MessageID: waypost.NewID(waypost.PrefixMessage, now), JourneyID: w.journey, JourneyVersion: 1, NodeID: "hello", WebhookID: id, LeadsID: lead.LeadsID},
 		}}))

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // roundRow is a round after the first, with how the round before it ended, or the first round
@@ -88,8 +89,8 @@ func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (m
 // SendingsOfRounds returns what is stored about these rounds, at most one of a
 // touchpoint: of a superseded round, its final state. A round that has not begun is
 // missing in the answer.
-func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]waypost.Sending, error) {
-	list := make(map[waypost.Touchpoint]waypost.Sending, len(rounds))
+func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]delivery.Sending, error) {
+	list := make(map[waypost.Touchpoint]delivery.Sending, len(rounds))
 	if len(rounds) == 0 {
 		return list, nil
 	}

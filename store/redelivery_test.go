@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 )
@@ -87,15 +88,15 @@ func TestRedeliveryBetweenLookAndTurn(t *testing.T) {
 	key, id := waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, waypost.NewID(waypost.PrefixMessage, at)
 	attempt := func(n int, status waypost.DeliveryStatus) {
 		t.Helper()
-		o := waypost.Opening{Touchpoint: key, Round: n, Scope: sc, Attempt: n, At: at, By: "x", Delivery: waypost.Delivery{
+		o := delivery.Opening{Touchpoint: key, Round: n, Scope: sc, Attempt: n, At: at, By: "x", Delivery: waypost.Delivery{
 			MessageID: id, JourneyID: j.ID, JourneyVersion: 1, NodeID: "a", WebhookID: hook.ID, LeadsID: lead.LeadsID,
 		}}
 		if n == 1 {
 			o.Body = []byte("{}")
 		}
-		_, err := s.OpenAttempts(ctx, []waypost.Opening{o})
+		_, err := s.OpenAttempts(ctx, []delivery.Opening{o})
 		ok(err)
-		ok(s.RecordAttempts(ctx, []waypost.AttemptRecord{{
+		ok(s.RecordAttempts(ctx, []delivery.AttemptRecord{{
 			Touchpoint: key, Scope: sc, Round: n, Attempt: n, Status: status, Outcome: waypost.Outcome{Succeed: status == waypost.DeliverySucceeded, At: at},
 		}}))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 	"waypost/store/storetest"
 	"waypost/workflows"
@@ -237,14 +238,14 @@ func TestPumpRedeliversEachOnce(t *testing.T) {
 	// Failed an hour ago.
 	at := time.Now().Add(-time.Hour).UTC()
 	ids := make([]string, messages)
-	openings, records := make([]waypost.Opening, messages), make([]waypost.AttemptRecord, messages)
+	openings, records := make([]delivery.Opening, messages), make([]delivery.AttemptRecord, messages)
 	for i := range messages {
 		key := waypost.Touchpoint{EnrollmentID: e.ID, Visit: i + 1}
 		ids[i] = waypost.NewID(waypost.PrefixMessage, at)
-		openings[i] = waypost.Opening{Touchpoint: key, Scope: sc, Attempt: 1, At: at, By: "x", Body: []byte("{}"), Delivery: waypost.Delivery{
+		openings[i] = delivery.Opening{Touchpoint: key, Scope: sc, Attempt: 1, At: at, By: "x", Body: []byte("{}"), Delivery: waypost.Delivery{
 			MessageID: ids[i], JourneyID: made.journey, JourneyVersion: 1, NodeID: "a", WebhookID: made.hook, LeadsID: made.lead,
 		}}
-		records[i] = waypost.AttemptRecord{
+		records[i] = delivery.AttemptRecord{
 			Touchpoint: key, Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
 			Outcome: waypost.Outcome{HTTPStatus: 404, ErrorClass: waypost.ClassHTTPStatus, At: at},
 		}

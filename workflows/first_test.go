@@ -34,7 +34,7 @@ type brittleStore struct {
 	left *atomic.Int32
 }
 
-func (s brittleStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s brittleStore) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if s.left.Add(-1) >= 0 {
 		return nil, errors.New("the database is away")
 	}
@@ -245,7 +245,7 @@ type heldStore struct {
 	release chan struct{}
 }
 
-func (s heldStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s heldStore) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if openings[0].Delivery.JourneyID == s.journey {
 		s.holds <- struct{}{}
 		<-s.release

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 )
 
@@ -20,7 +21,7 @@ type slowStore struct {
 	takes time.Duration
 }
 
-func (s slowStore) OpenAttempts(ctx context.Context, openings []waypost.Opening) (map[waypost.Touchpoint]waypost.Sending, error) {
+func (s slowStore) OpenAttempts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	time.Sleep(s.takes)
 	return s.Store.OpenAttempts(ctx, openings)
 }

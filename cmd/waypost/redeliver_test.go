@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 	"waypost/store"
 )
 
@@ -136,8 +137,8 @@ func decidedDeliveries(t *testing.T, db *store.Store, status waypost.DeliverySta
 	t.Helper()
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	var messages, enrollments []string
-	var openings []waypost.Opening
-	var records []waypost.AttemptRecord
+	var openings []delivery.Opening
+	var records []delivery.AttemptRecord
 	for _, lead := range leads {
 		e, err := db.Enroll(t.Context(), sc, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1"}, waypost.Reentry{Policy: waypost.ReentryAlways})
 		if err != nil {
@@ -146,11 +147,11 @@ func decidedDeliveries(t *testing.T, db *store.Store, status waypost.DeliverySta
 		now := time.Now()
 		key, id := waypost.Touchpoint{EnrollmentID: e.ID, Visit: 1}, waypost.NewID(waypost.PrefixMessage, now)
 		messages = append(messages, id)
-		openings = append(openings, waypost.Opening{
+		openings = append(openings, delivery.Opening{
 			Touchpoint: key, Scope: sc, Attempt: 1, At: now, By: "test", Body: fmt.Appendf(nil, `{"messageId":%q}`, id),
 			Delivery: waypost.Delivery{MessageID: id, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: webhook, LeadsID: lead},
 		})
-		record := waypost.AttemptRecord{
+		record := delivery.AttemptRecord{
 			Touchpoint: key, Scope: sc, Round: 1, Attempt: 1, Status: waypost.DeliveryFailed,
 			Outcome: waypost.Outcome{HTTPStatus: 404, ErrorClass: waypost.ClassHTTPStatus, At: now},
 		}

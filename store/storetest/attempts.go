@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // attemptTests look at what paused, canceled and repeated enrollments do to
@@ -16,7 +17,7 @@ var attemptTests = []test{
 		// Of one batch, some may go: of the same launch, of another, of none.
 		journey := f.journey(t)
 		ids := f.enroll(t, journey, 4)
-		var batch []waypost.Opening
+		var batch []delivery.Opening
 		for i, id := range ids {
 			_, o := f.touchpoint(t, id, journey)
 			o.Delivery.LaunchID = []string{"", "", "lch_1", "lch_2"}[i]
@@ -24,20 +25,20 @@ var attemptTests = []test{
 		}
 		must[waypost.Enrollment](t)(f.PauseEnrollment(t.Context(), scope, ids[1]))
 		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, ids[2]))
-		answer := must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), batch))
+		answer := must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), batch))
 		for i, o := range batch {
 			s := answer[o.Touchpoint]
 			if held := i == 1 || i == 2; s.Held != held || (s.Open == nil) != held {
 				t.Fatalf("%d: got %+v", i, s)
 			}
 		}
-		equal(t, "stored", len(must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{batch[1].Touchpoint, batch[2].Touchpoint}))), 0)
+		equal(t, "stored", len(must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{batch[1].Touchpoint, batch[2].Touchpoint}))), 0)
 	}},
 	{"canceled meanwhile", func(t *testing.T, f *fixture) {
 		// How an attempt ends that was open when its enrollment was canceled.
 		journey := f.journey(t)
 		for _, c := range []struct {
-			record func(waypost.Touchpoint, int) waypost.AttemptRecord
+			record func(waypost.Touchpoint, int) delivery.AttemptRecord
 			want   waypost.DeliveryStatus
 		}{
 			{f.retrying, waypost.DeliveryCanceled},
@@ -65,11 +66,11 @@ var attemptTests = []test{
 	{"deferred after cancel", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
 		must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, key.EnrollmentID))
-		d := waypost.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferPaused, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
+		d := delivery.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferPaused, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
 		for range 2 {
-			ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+			ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 		}
-		equal(t, "sending", f.sending(t, key), waypost.Sending{MessageID: o.Delivery.MessageID, Status: waypost.DeliveryCanceled, Round: 1})
+		equal(t, "sending", f.sending(t, key), delivery.Sending{MessageID: o.Delivery.MessageID, Status: waypost.DeliveryCanceled, Round: 1})
 	}},
 	{"late outcome of a superseded one", func(t *testing.T, f *fixture) {
 		// Attempts 1 and 2 are cut off, 3 fails; then the outcomes of the first two are recorded.
@@ -77,7 +78,7 @@ var attemptTests = []test{
 		f.open(t, o)
 		for attempt := 2; attempt <= 3; attempt++ {
 			f.clock.Advance(time.Minute)
-			f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: attempt, At: f.clock.Now(), By: "worker 2", Interrupts: true})
+			f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: attempt, At: f.clock.Now(), By: "worker 2", Interrupts: true})
 		}
 		f.record(t, f.retrying(key, 3))
 		d, attempts, _ := f.delivery(t, key)
@@ -172,7 +173,7 @@ var attemptTests = []test{
 		// An attempt that is heard of late has not decided: the delivery goes on.
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
-		f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true})
+		f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true})
 		late := f.failed(key, 1)
 		late.GaveUp = waypost.GaveUpTime
 		f.record(t, late)
@@ -189,7 +190,7 @@ var attemptTests = []test{
 			r.Outcome.Message = fmt.Sprint("number ", attempt)
 			f.record(t, r)
 			f.clock.Advance(time.Minute)
-			s := f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: attempt + 1, At: f.clock.Now(), By: "w"})
+			s := f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: attempt + 1, At: f.clock.Now(), By: "w"})
 			if s.Open == nil || s.Open.Attempt != attempt+1 || s.Attempts != attempt {
 				t.Fatalf("after %d: %+v", attempt, s)
 			}
@@ -210,8 +211,8 @@ var attemptTests = []test{
 			key, o := f.touchpoint(t, m.EnrollmentID, journey)
 			o.Delivery.LaunchID = launch
 			if len(keys) == 5 {
-				d := waypost.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At.Add(time.Second)}
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+				d := delivery.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At.Add(time.Second)}
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 			} else {
 				f.open(t, o)
 			}
@@ -244,8 +245,8 @@ func testHeld(t *testing.T, f *fixture) {
 	resume := func() { t.Helper(); must[waypost.Enrollment](t)(f.ResumeEnrollment(t.Context(), scope, id, true)) }
 
 	pause()
-	equal(t, "no delivery yet", f.open(t, o), waypost.Sending{Held: true})
-	equal(t, "stored", len(must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))), 0)
+	equal(t, "no delivery yet", f.open(t, o), delivery.Sending{Held: true})
+	equal(t, "stored", len(must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))), 0)
 	resume()
 	first := f.open(t, o)
 	if first.Held || first.Open == nil {
@@ -257,7 +258,7 @@ func testHeld(t *testing.T, f *fixture) {
 	held := first
 	held.Held = true
 	equal(t, "same call again", f.open(t, o), held)
-	cut := waypost.Opening{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
+	cut := delivery.Opening{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
 	equal(t, "interrupting it", f.open(t, cut), held)
 	f.record(t, f.retrying(key, 1))
 	before := f.sending(t, key)

@@ -7,34 +7,37 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // capped is the first touchpoint of a new enrollment of a lead, of a journey with a
 // cap.
-func (f *fixture) capped(t testing.TB, journey string, lead int64, n int, per time.Duration) waypost.Opening {
+func (f *fixture) capped(t testing.TB, journey string, lead int64, n int, per time.Duration) delivery.Opening {
 	t.Helper()
 	e := must[waypost.Enrollment](t)(f.Enroll(t.Context(), scope, waypost.Enrollment{JourneyID: journey, Version: 1, LeadsID: lead, AppID: "app_1"}, waypost.Reentry{Policy: waypost.ReentryAlways}))
 	_, o := f.touchpoint(t, e.ID, journey)
 	o.Cap = waypost.FrequencyCap{Touchpoints: n, Per: waypost.Duration(per)}
-	o.Skipped = &waypost.Progress{
-		EnrollmentID: e.ID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 3,
-		Entries: []waypost.TimelineEntry{
-			{Seq: 2, At: o.At, NodeID: "hello", What: waypost.WhatSkipped, Reason: waypost.SkipFrequencyCap},
-			{Seq: 3, At: o.At, NodeID: "hello", What: waypost.WhatExited, Reason: "no next node"},
-		},
+	o.Seq, o.Skipped = 1, func(reason string) (*waypost.Progress, error) {
+		return &waypost.Progress{
+			EnrollmentID: e.ID, Status: waypost.EnrollmentCompleted, NodeID: "hello", LastSeq: 3,
+			Entries: []waypost.TimelineEntry{
+				{Seq: 2, At: o.At, NodeID: "hello", What: waypost.WhatSkipped, Reason: reason},
+				{Seq: 3, At: o.At, NodeID: "hello", What: waypost.WhatExited, Reason: "no next node"},
+			},
+		}, nil
 	}
 	return o
 }
 
 // now moves an opening to the present.
-func (f *fixture) now(o waypost.Opening) waypost.Opening {
+func (f *fixture) now(o delivery.Opening) delivery.Opening {
 	o.At = f.clock.Now()
 	return o
 }
 
 // wantSkipped fails unless the opening was skipped: no delivery of it is left to be
 // sent, and its enrollment went on.
-func (f *fixture) wantSkipped(t testing.TB, o waypost.Opening, s waypost.Sending, status waypost.DeliveryStatus) {
+func (f *fixture) wantSkipped(t testing.TB, o delivery.Opening, s delivery.Sending, status waypost.DeliveryStatus) {
 	t.Helper()
 	if s.Skipped == "" || s.Open != nil || s.Held || s.Status != status {
 		t.Fatalf("got %+v", s)
@@ -51,9 +54,9 @@ func (f *fixture) wantSkipped(t testing.TB, o waypost.Opening, s waypost.Sending
 	equal(t, "enrollment", f.status(t, o.EnrollmentID), waypost.EnrollmentCompleted)
 }
 
-func (f *fixture) skip(t testing.TB, openings ...waypost.Opening) map[waypost.Touchpoint]waypost.Sending {
+func (f *fixture) skip(t testing.TB, openings ...delivery.Opening) map[waypost.Touchpoint]delivery.Sending {
 	t.Helper()
-	return must[map[waypost.Touchpoint]waypost.Sending](t)(f.SkipCapped(t.Context(), openings))
+	return must[map[waypost.Touchpoint]delivery.Sending](t)(f.SkipCapped(t.Context(), openings))
 }
 
 var capTests = []test{
@@ -89,16 +92,16 @@ var capTests = []test{
 		// Every message of the lead whose first attempt has begun, of any journey, unless it
 		// was given up or canceled; not what was never attempted, nor what others got.
 		journey, other := f.journey(t), f.journey(t)
-		sent := func(lead int64) waypost.Opening {
+		sent := func(lead int64) delivery.Opening {
 			o := f.capped(t, other, lead, 1, time.Hour)
 			o.Delivery.WebhookID = f.webhook(t)
 			f.open(t, o)
 			return o
 		}
-		deferral := func(o waypost.Opening) waypost.Deferral {
-			return waypost.Deferral{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At}
+		deferral := func(o delivery.Opening) delivery.Deferral {
+			return delivery.Deferral{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: o.At, Until: o.At}
 		}
-		round2 := func(o waypost.Opening) {
+		round2 := func(o delivery.Opening) {
 			f.redeliver(t, o.Touchpoint)
 			if s := f.open(t, f.again(o.Touchpoint, 2, 2)); s.Open == nil {
 				t.Fatalf("round 2: %+v", s)
@@ -121,7 +124,7 @@ var capTests = []test{
 			"deferred after an attempt": {func(lead int64) {
 				o := sent(lead)
 				f.record(t, f.retrying(o.Touchpoint, 1))
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{deferral(o)}))
 			}, true},
 			"failed": {func(lead int64) { f.record(t, f.failed(sent(lead).Touchpoint, 1)) }, false},
 			"failed after a retry": {func(lead int64) {
@@ -154,7 +157,7 @@ var capTests = []test{
 				f.record(t, f.succeeded(o.Touchpoint, 1))
 			}, true},
 			"deferred": {func(lead int64) {
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(f.capped(t, other, lead, 1, time.Hour))}))
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{deferral(f.capped(t, other, lead, 1, time.Hour))}))
 			}, false},
 			"skipped": {func(lead int64) {
 				f.open(t, f.capped(t, other, lead, 1, time.Hour))
@@ -163,13 +166,13 @@ var capTests = []test{
 			}, false},
 			"deferred for long, and then sent": {func(lead int64) {
 				o := f.capped(t, other, lead, 1, time.Hour)
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{deferral(o)}))
 				f.clock.Advance(5 * time.Hour)
 				f.open(t, f.now(o))
 			}, true},
 			"deferred for long, and then given up": {func(lead int64) {
 				o := f.capped(t, other, lead, 1, time.Hour)
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{deferral(o)}))
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{deferral(o)}))
 				f.clock.Advance(5 * time.Hour)
 				f.open(t, f.now(o))
 				f.record(t, f.failed(o.Touchpoint, 1))
@@ -252,12 +255,12 @@ var capTests = []test{
 	}},
 	{"one call", func(t *testing.T, f *fixture) {
 		journey, a, b := f.journey(t), f.lead(t), f.lead(t)
-		openings := []waypost.Opening{
+		openings := []delivery.Opening{
 			f.capped(t, journey, a, 2, time.Hour), f.capped(t, journey, b, 2, time.Hour), f.capped(t, journey, a, 2, time.Hour),
 			f.capped(t, journey, a, 2, time.Hour), f.capped(t, journey, a, 0, 0),
 		}
 		equal(t, "nobody is early", len(f.skip(t, openings...)), 0)
-		answer := must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+		answer := must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 		opened := map[int64]int{}
 		for i, o := range openings {
 			switch s := answer[o.Touchpoint]; {
@@ -275,9 +278,9 @@ var capTests = []test{
 		journey, lead := f.journey(t), f.lead(t)
 		for _, early := range []bool{false, true} {
 			o := f.capped(t, journey, lead, 1, time.Hour)
-			ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferQuietHours, At: o.At, Until: o.At.Add(time.Hour)}}))
+			ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferQuietHours, At: o.At, Until: o.At.Add(time.Hour)}}))
 			f.open(t, f.capped(t, journey, lead, 0, 0))
-			var s waypost.Sending
+			var s delivery.Sending
 			if early {
 				s = f.skip(t, o)[o.Touchpoint]
 			} else {
@@ -335,7 +338,7 @@ var capTests = []test{
 		for i := range ids {
 			ids[i] = f.lead(t)
 		}
-		all := make([][]waypost.Opening, batches)
+		all := make([][]delivery.Opening, batches)
 		for b := range all {
 			for i := range leads {
 				all[b] = append(all[b], f.capped(t, journeys[b%2], ids[(i*5+b)%leads], most, time.Hour))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // controls returns what was decided about an enrollment.
@@ -107,7 +108,7 @@ var controlTests = []test{
 			o.Touchpoint = key
 			keys = append(keys, key)
 			if visit == 2 {
-				ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}}))
+				ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferRateLimit, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}}))
 				continue
 			}
 			f.open(t, o)
@@ -401,7 +402,7 @@ var controlTests = []test{
 		launch, cohorts := f.enrolled(t, journey, 2)
 		id, bystander := cohorts[0].Members[0].EnrollmentID, f.enroll(t, f.journey(t), 1)[0]
 		visit := 0
-		unopened := func(id string) waypost.Opening {
+		unopened := func(id string) delivery.Opening {
 			visit++
 			e := f.enrollment(t, id)
 			_, o := f.touchpoint(t, id, e.JourneyID)
@@ -416,7 +417,7 @@ var controlTests = []test{
 		check := func(what string, stopped bool) {
 			t.Helper()
 			first, other := unopened(id), unopened(bystander)
-			answer := must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), []waypost.Opening{first, other, retry}))
+			answer := must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), []delivery.Opening{first, other, retry}))
 			equal(t, what+": of another journey", answer[other.Touchpoint].Open != nil, true)
 			equal(t, what, answer[first.Touchpoint].Held, stopped)
 			equal(t, what, answer[first.Touchpoint].Open == nil, stopped)
@@ -729,7 +730,7 @@ func testHoldAgainstResume(t *testing.T, f *fixture) {
 func testCancelAgainstEverything(t *testing.T, f *fixture) {
 	journey := f.journey(t)
 	workflow, ids := f.started(t, journey, 24)
-	var openings []waypost.Opening
+	var openings []delivery.Opening
 	var keys []waypost.Touchpoint
 	for _, id := range ids {
 		key, o := f.touchpoint(t, id, journey)
@@ -746,7 +747,7 @@ func testCancelAgainstEverything(t *testing.T, f *fixture) {
 				}
 				_, err = f.OpenAttempts(t.Context(), mine)
 			case 2:
-				var records []waypost.AttemptRecord
+				var records []delivery.AttemptRecord
 				for _, key := range keys[round*4 : round*4+4] {
 					r := f.retrying(key, 1)
 					p := f.progress(key.EnrollmentID, 1, waypost.EnrollmentRunning)
@@ -755,10 +756,10 @@ func testCancelAgainstEverything(t *testing.T, f *fixture) {
 				}
 				err = f.RecordAttempts(t.Context(), records)
 			case 3:
-				var deferrals []waypost.Deferral
+				var deferrals []delivery.Deferral
 				for j := len(keys) - 1; j >= 0; j-- {
 					p := f.progress(ids[j], 2, waypost.EnrollmentRunning)
-					deferrals = append(deferrals, waypost.Deferral{
+					deferrals = append(deferrals, delivery.Deferral{
 						Touchpoint: keys[j], Scope: scope, Delivery: openings[j].Delivery, Reason: waypost.DeferRateLimit,
 						At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour), Progress: &p,
 					})
@@ -793,7 +794,7 @@ func testCancelAgainstEverything(t *testing.T, f *fixture) {
 	}
 	f.sweep(t, 100)
 	ok(t, f.CancelDeliveries(t.Context(), keys))
-	sendings := must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), keys))
+	sendings := must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), keys))
 	for i, id := range ids {
 		e := f.enrollment(t, id)
 		equal(t, "status", e.Status, waypost.EnrollmentCanceled)

@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // touchpoint returns the first touchpoint of an enrollment and the opening of its
 // first attempt.
-func (f *fixture) touchpoint(t testing.TB, enrollment, journey string) (waypost.Touchpoint, waypost.Opening) {
+func (f *fixture) touchpoint(t testing.TB, enrollment, journey string) (waypost.Touchpoint, delivery.Opening) {
 	t.Helper()
 	key := waypost.Touchpoint{EnrollmentID: enrollment, Visit: 1}
 	id := waypost.NewID(waypost.PrefixMessage, f.clock.Now())
-	return key, waypost.Opening{
+	return key, delivery.Opening{
 		Touchpoint: key, Scope: scope, Attempt: 1, At: f.clock.Now(), By: "worker 1", Body: []byte(`{"messageId":"` + id + `"}`),
 		Delivery: waypost.Delivery{
 			MessageID: id, JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: "whk_1",
@@ -25,47 +26,47 @@ func (f *fixture) touchpoint(t testing.TB, enrollment, journey string) (waypost.
 	}
 }
 
-func (f *fixture) newTouchpoint(t testing.TB) (waypost.Touchpoint, waypost.Opening) {
+func (f *fixture) newTouchpoint(t testing.TB) (waypost.Touchpoint, delivery.Opening) {
 	t.Helper()
 	journey := f.journey(t)
 	return f.touchpoint(t, f.enroll(t, journey, 1)[0], journey)
 }
 
-func (f *fixture) open(t testing.TB, o waypost.Opening) waypost.Sending {
+func (f *fixture) open(t testing.TB, o delivery.Opening) delivery.Sending {
 	t.Helper()
-	return must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), []waypost.Opening{o}))[o.Touchpoint]
+	return must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), []delivery.Opening{o}))[o.Touchpoint]
 }
 
-func (f *fixture) sending(t testing.TB, key waypost.Touchpoint) waypost.Sending {
+func (f *fixture) sending(t testing.TB, key waypost.Touchpoint) delivery.Sending {
 	t.Helper()
-	return must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))[key]
+	return must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))[key]
 }
 
 // retrying and succeeded are the ends of an attempt.
-func (f *fixture) retrying(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
-	return waypost.AttemptRecord{
+func (f *fixture) retrying(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
+	return delivery.AttemptRecord{
 		Touchpoint: key, Scope: scope, Round: 1, Attempt: attempt, Status: waypost.DeliveryRetrying, NextAttemptAt: f.clock.Now().Add(5 * time.Second),
 		Outcome: waypost.Outcome{HTTPStatus: 503, ErrorClass: waypost.ClassHTTPStatus, Message: "busy", Excerpt: "<html>", At: f.clock.Now(), Duration: 12 * time.Millisecond},
 	}
 }
 
-func (f *fixture) succeeded(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+func (f *fixture) succeeded(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 	p := f.progress(key.EnrollmentID, 1, waypost.EnrollmentCompleted)
-	return waypost.AttemptRecord{
+	return delivery.AttemptRecord{
 		Touchpoint: key, Scope: scope, Round: 1, Attempt: attempt, Status: waypost.DeliverySucceeded, Progress: &p,
 		Outcome: waypost.Outcome{Succeed: true, HTTPStatus: 200, Message: "thanks", Excerpt: "{}", At: f.clock.Now(), Duration: 7 * time.Millisecond},
 	}
 }
 
-func (f *fixture) failed(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+func (f *fixture) failed(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 	p := f.progress(key.EnrollmentID, 1, waypost.EnrollmentFailed)
-	return waypost.AttemptRecord{
+	return delivery.AttemptRecord{
 		Touchpoint: key, Scope: scope, Round: 1, Attempt: attempt, Status: waypost.DeliveryFailed, Progress: &p,
 		Outcome: waypost.Outcome{HTTPStatus: 404, ErrorClass: waypost.ClassHTTPStatus, Message: "gone", At: f.clock.Now(), Duration: time.Millisecond},
 	}
 }
 
-func (f *fixture) record(t testing.TB, records ...waypost.AttemptRecord) {
+func (f *fixture) record(t testing.TB, records ...delivery.AttemptRecord) {
 	t.Helper()
 	ok(t, f.RecordAttempts(t.Context(), records))
 }
@@ -87,7 +88,7 @@ var deliveryTests = []test{
 		equal(t, "second", f.open(t, second), first) // not its own, and the first one's bytes
 		equal(t, "stored", f.sending(t, key), first)
 		equal(t, "same call again", f.open(t, o), first)
-		equal(t, "doubled in one call", must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), []waypost.Opening{second, o, o})), map[waypost.Touchpoint]waypost.Sending{key: first})
+		equal(t, "doubled in one call", must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), []delivery.Opening{second, o, o})), map[waypost.Touchpoint]delivery.Sending{key: first})
 
 		// Not out of turn, neither before nor after the end of the first attempt.
 		for _, attempt := range []int{0, 2, 3} {
@@ -106,16 +107,16 @@ var deliveryTests = []test{
 		// A second attempt of a touchpoint that has no row makes none.
 		key, o := f.newTouchpoint(t)
 		o.Attempt = 2
-		equal(t, "answer", len(must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), []waypost.Opening{o}))), 0)
-		equal(t, "sendings", len(must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))), 0)
+		equal(t, "answer", len(must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), []delivery.Opening{o}))), 0)
+		equal(t, "sendings", len(must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), []waypost.Touchpoint{key}))), 0)
 	}},
 	{"interrupted", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
 		f.clock.Advance(time.Minute)
-		again := waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
+		again := delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
 		s := f.open(t, again)
-		equal(t, "open", s.Open, &waypost.OpenAttempt{Attempt: 2, At: f.clock.Now(), By: "worker 2"})
+		equal(t, "open", s.Open, &delivery.OpenAttempt{Attempt: 2, At: f.clock.Now(), By: "worker 2"})
 		equal(t, "attempts", s.Attempts, 1)
 		equal(t, "body", s.Body, o.Body)
 		equal(t, "same call again", f.open(t, again), s)
@@ -160,7 +161,7 @@ var deliveryTests = []test{
 	{"first final outcome wins", func(t *testing.T, f *fixture) {
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
-		f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true})
+		f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true})
 		// The interrupted attempt comes back as delivered: that decides.
 		f.record(t, f.succeeded(key, 1))
 		d, _, _ := f.delivery(t, key)
@@ -248,7 +249,7 @@ var deliveryTests = []test{
 			t.Fatalf("a body: %q", body)
 		}
 		nameless := f.failed(waypost.Touchpoint{EnrollmentID: key.EnrollmentID, Visit: 9}, 1)
-		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{nameless}); err == nil {
+		if err := f.RecordAttempts(t.Context(), []delivery.AttemptRecord{nameless}); err == nil {
 			t.Fatal("recorded an attempt of nothing")
 		}
 	}},
@@ -261,7 +262,7 @@ var deliveryTests = []test{
 		bad.Delivery = o.Delivery
 		good := f.retrying(key, 1)
 		good.Outcome.At = time.Time{}
-		if err := f.RecordAttempts(t.Context(), []waypost.AttemptRecord{good, bad}); err == nil {
+		if err := f.RecordAttempts(t.Context(), []delivery.AttemptRecord{good, bad}); err == nil {
 			t.Fatal("recorded two deliveries with one message id")
 		}
 		equal(t, "after", f.sending(t, key), before)
@@ -271,8 +272,8 @@ var deliveryTests = []test{
 	{"body for another id", func(t *testing.T, f *fixture) {
 		// A deferral made the row: a body that names another message must not be sent.
 		key, o := f.newTouchpoint(t)
-		d := waypost.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+		d := delivery.Deferral{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 		wrong := o
 		wrong.Delivery.MessageID = waypost.NewID(waypost.PrefixMessage, f.clock.Now())
 		s := f.open(t, wrong)
@@ -318,13 +319,13 @@ var deliveryTests = []test{
 		// Runs of one batch, in different orders: each attempt is one run's.
 		journey := f.journey(t)
 		ids := f.enroll(t, journey, 50)
-		var batch []waypost.Opening
+		var batch []delivery.Opening
 		for _, id := range ids {
 			_, o := f.touchpoint(t, id, journey)
 			batch = append(batch, o)
 		}
 		for attempt := 1; attempt <= 2; attempt++ {
-			answers := make([]map[waypost.Touchpoint]waypost.Sending, 6)
+			answers := make([]map[waypost.Touchpoint]delivery.Sending, 6)
 			for _, err := range atOnce(len(answers), func(i int) (err error) {
 				mine := slices.Clone(batch)
 				if i%2 == 1 {
@@ -340,7 +341,7 @@ var deliveryTests = []test{
 			}) {
 				ok(t, err)
 			}
-			var records []waypost.AttemptRecord
+			var records []delivery.AttemptRecord
 			for _, o := range batch {
 				first := answers[0][o.Touchpoint]
 				if first.Open == nil || first.Open.Attempt != attempt || !bytes.Equal(first.Body, []byte(first.MessageID)) {
@@ -358,7 +359,7 @@ var deliveryTests = []test{
 		// Two runs record the same batch, and a third the openings of its next wave.
 		journey := f.journey(t)
 		ids := f.enroll(t, journey, 40)
-		var openings []waypost.Opening
+		var openings []delivery.Opening
 		for _, id := range ids {
 			_, o := f.touchpoint(t, id, journey)
 			openings = append(openings, o)
@@ -366,7 +367,7 @@ var deliveryTests = []test{
 		_, err := f.OpenAttempts(t.Context(), openings)
 		ok(t, err)
 		for _, err := range atOnce(9, func(i int) error {
-			var records []waypost.AttemptRecord
+			var records []delivery.AttemptRecord
 			for _, id := range ids {
 				key := waypost.Touchpoint{EnrollmentID: id, Visit: 1}
 				records = append(records, f.retrying(key, 1), f.succeeded(key, 2))
@@ -401,9 +402,9 @@ func testWayOfAMessage(t *testing.T, f *fixture) {
 	key, o := f.newTouchpoint(t)
 	openedAt := f.clock.Now()
 	s := f.open(t, o)
-	want := waypost.Sending{
+	want := delivery.Sending{
 		MessageID: o.Delivery.MessageID, Body: o.Body, Status: waypost.DeliveryPending, Round: 1, FirstAttemptAt: openedAt,
-		Open: &waypost.OpenAttempt{Attempt: 1, At: openedAt, By: "worker 1"},
+		Open: &delivery.OpenAttempt{Attempt: 1, At: openedAt, By: "worker 1"},
 	}
 	equal(t, "opened", s, want)
 	equal(t, "read", f.sending(t, key), want)
@@ -419,8 +420,8 @@ func testWayOfAMessage(t *testing.T, f *fixture) {
 	}
 
 	f.clock.Advance(5 * time.Second)
-	s = f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2"})
-	want.Open = &waypost.OpenAttempt{Attempt: 2, At: f.clock.Now(), By: "worker 2"}
+	s = f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2"})
+	want.Open = &delivery.OpenAttempt{Attempt: 2, At: f.clock.Now(), By: "worker 2"}
 	equal(t, "opened again", s, want)
 
 	second := f.succeeded(key, 2)
@@ -450,13 +451,13 @@ func testDeferral(t *testing.T, f *fixture) {
 	key, o := f.newTouchpoint(t)
 	since := f.clock.Now()
 	entry := f.progress(key.EnrollmentID, 1, waypost.EnrollmentRunning)
-	d := waypost.Deferral{
+	d := delivery.Deferral{
 		Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferWebhookDisabled, At: since, Until: since.Add(time.Minute), Progress: &entry,
 	}
 	for range 2 {
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 	}
-	want := waypost.Sending{
+	want := delivery.Sending{
 		MessageID: o.Delivery.MessageID, Status: waypost.DeliveryDeferred, Round: 1, NextAttemptAt: d.Until,
 		DeferredReason: waypost.DeferWebhookDisabled, DeferredSince: since,
 	}
@@ -465,24 +466,24 @@ func testDeferral(t *testing.T, f *fixture) {
 
 	f.clock.Advance(time.Minute)
 	d.At, d.Until, d.Progress = f.clock.Now(), f.clock.Now().Add(time.Minute), nil
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d, d}))
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d, d}))
 	want.NextAttemptAt = d.Until
 	equal(t, "still deferred, since the first time", f.sending(t, key), want)
 
 	o.At = f.clock.Now()
 	s := f.open(t, o)
-	equal(t, "opened", s, waypost.Sending{
+	equal(t, "opened", s, delivery.Sending{
 		MessageID: o.Delivery.MessageID, Body: o.Body, Status: waypost.DeliveryPending, Round: 1, FirstAttemptAt: o.At,
-		Open: &waypost.OpenAttempt{Attempt: 1, At: o.At, By: o.By},
+		Open: &delivery.OpenAttempt{Attempt: 1, At: o.At, By: o.By},
 	})
 	f.clock.Advance(time.Second)
 	f.record(t, f.retrying(key, 1))
 	before := f.sending(t, key)
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d})) // older than the attempt
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d})) // older than the attempt
 	equal(t, "late deferral", f.sending(t, key), before)
 
 	d.At = f.clock.Now()
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 	equal(t, "deferred retry", f.sending(t, key).Status, waypost.DeliveryDeferred)
 	o.Attempt = 2
 	equal(t, "opened retry", f.open(t, o).Status, waypost.DeliveryRetrying)
@@ -490,6 +491,6 @@ func testDeferral(t *testing.T, f *fixture) {
 	final := f.sending(t, key)
 	f.clock.Advance(time.Hour)
 	d.At, d.Progress = f.clock.Now(), &entry
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 	equal(t, "final", f.sending(t, key), final)
 }

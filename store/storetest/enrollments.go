@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 var enrollmentTests = []test{
@@ -228,11 +229,11 @@ func testBriefing(t *testing.T, f *fixture) {
 	ids := f.enroll(t, journey, 4)
 	asked := append([]string{"enr_none"}, ids[3], ids[0]) // two are between them
 	leads := []int64{f.enrollment(t, ids[0]).LeadsID, f.enrollment(t, ids[3]).LeadsID}
-	read := func(sc waypost.Scope, journey, hook string, ids ...string) waypost.Briefing {
+	read := func(sc waypost.Scope, journey, hook string, ids ...string) delivery.Briefing {
 		t.Helper()
-		return must[waypost.Briefing](t)(f.Briefing(t.Context(), sc, hook, waypost.ControlTargets{JourneyID: journey, LaunchID: "lch_1", EnrollmentIDs: ids}))
+		return must[delivery.Briefing](t)(f.Briefing(t.Context(), sc, hook, waypost.ControlTargets{JourneyID: journey, LaunchID: "lch_1", EnrollmentIDs: ids}))
 	}
-	want := waypost.Briefing{
+	want := delivery.Briefing{
 		Enrollments:      must[map[string]waypost.Enrollment](t)(f.EnrollmentsByID(t.Context(), asked)),
 		Leads:            must[map[int64]waypost.Lead](t)(f.LeadsByID(t.Context(), scope, leads)),
 		WebhookUpdatedAt: updated,
@@ -267,5 +268,5 @@ func testBriefing(t *testing.T, f *fixture) {
 	launch, cohorts := f.enrolled(t, journey, 1)
 	must[waypost.Launch](t)(f.PauseLaunch(t.Context(), scope, launch))
 	of := waypost.ControlTargets{JourneyID: journey, LaunchID: launch, EnrollmentIDs: []string{cohorts[0].Members[0].EnrollmentID}}
-	equal(t, "the launch is paused", must[waypost.Briefing](t)(f.Briefing(t.Context(), scope, hook, of)).Controlled, true)
+	equal(t, "the launch is paused", must[delivery.Briefing](t)(f.Briefing(t.Context(), scope, hook, of)).Controlled, true)
 }

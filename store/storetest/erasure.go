@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // holds tells what is stored of a message: its body, or a word of a receiver, of any
@@ -113,8 +114,8 @@ var erasureTests = []test{
 			ids = append(ids, f.enrollAgain(t, journey, lead))
 		}
 		f.complete(t, ids[1:]...)
-		var openings []waypost.Opening
-		var records []waypost.AttemptRecord
+		var openings []delivery.Opening
+		var records []delivery.AttemptRecord
 		var keys []waypost.Touchpoint
 		for visit := range 201 {
 			_, o := f.touchpoint(t, ids[0], journey)
@@ -123,11 +124,11 @@ var erasureTests = []test{
 			r.Progress = nil
 			openings, records, keys = append(openings, o), append(records, r), append(keys, o.Touchpoint)
 		}
-		must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+		must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 		f.record(t, records...)
 		ok(t, f.DeleteLead(t.Context(), scope, lead, nil))
 		f.wantParams(t, map[string]any{}, ids...)
-		for key, s := range must[map[waypost.Touchpoint]waypost.Sending](t)(f.Sendings(t.Context(), keys)) {
+		for key, s := range must[map[waypost.Touchpoint]delivery.Sending](t)(f.Sendings(t.Context(), keys)) {
 			if s.Body != nil || s.Status != waypost.DeliverySucceeded {
 				t.Fatalf("of visit %d there is %q, %s", key.Visit, s.Body, s.Status)
 			}
@@ -148,9 +149,9 @@ var erasureTests = []test{
 			for _, err := range atOnce(3, func(i int) error {
 				switch i {
 				case 0:
-					return f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.succeeded(first, 1)})
+					return f.RecordAttempts(t.Context(), []delivery.AttemptRecord{f.succeeded(first, 1)})
 				case 1:
-					return f.RecordAttempts(t.Context(), []waypost.AttemptRecord{of(2, f.succeeded(second, 3))})
+					return f.RecordAttempts(t.Context(), []delivery.AttemptRecord{of(2, f.succeeded(second, 3))})
 				}
 				return f.DeleteLead(t.Context(), scope, lead, nil)
 			}) {

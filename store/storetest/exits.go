@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // exiting makes a journey whose enrollments end by an event "buy" or "leave".
@@ -164,7 +165,7 @@ var exitTests = []test{
 		_, ids := f.started(t, journey, 1)
 		lead := f.enrollment(t, ids[0]).LeadsID
 		var keys []waypost.Touchpoint
-		var openings []waypost.Opening
+		var openings []delivery.Opening
 		for visit := range 5 {
 			key, o := f.touchpoint(t, ids[0], journey)
 			key.Visit = visit + 1
@@ -174,22 +175,22 @@ var exitTests = []test{
 		f.open(t, openings[0]) // stays under way
 		f.open(t, openings[1])
 		f.record(t, f.retrying(keys[1], 1))
-		d := waypost.Deferral{Touchpoint: keys[2], Scope: scope, Delivery: openings[2].Delivery, Reason: waypost.DeferQuietHours, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+		d := delivery.Deferral{Touchpoint: keys[2], Scope: scope, Delivery: openings[2].Delivery, Reason: waypost.DeferQuietHours, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 		f.clock.Advance(time.Minute)
 		at := f.clock.Now()
 		f.accept(t, lead, "e", "buy")
 		// Nothing begins any more, not even what a worker was about to POST.
 		retry := openings[1]
 		retry.Attempt, retry.Body = 2, nil
-		for _, o := range []waypost.Opening{retry, openings[2], openings[3]} {
+		for _, o := range []delivery.Opening{retry, openings[2], openings[3]} {
 			if s := f.open(t, o); s.Open != nil || !s.Held && s.Status != waypost.DeliveryCanceled {
 				t.Fatalf("opened: %+v", s)
 			}
 		}
 		late := d
 		late.Touchpoint, late.Delivery = keys[4], openings[4].Delivery
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{late}))
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{late}))
 		f.clock.Advance(time.Minute)
 		outcome := f.succeeded(keys[0], 1)
 		f.record(t, outcome)
@@ -282,7 +283,7 @@ var exitTests = []test{
 		journey := f.exiting(t)
 		_, ids := f.started(t, journey, 8)
 		leads := make([]int64, len(ids))
-		openings := make([]waypost.Opening, len(ids))
+		openings := make([]delivery.Opening, len(ids))
 		for i, id := range ids {
 			_, openings[i] = f.touchpoint(t, id, journey)
 			leads[i] = openings[i].Delivery.LeadsID
@@ -296,7 +297,7 @@ var exitTests = []test{
 			case 1:
 				opened, err := f.OpenAttempts(t.Context(), openings)
 				if s := opened[openings[n].Touchpoint]; err == nil && s.Open != nil {
-					err = f.RecordAttempts(t.Context(), []waypost.AttemptRecord{f.retrying(openings[n].Touchpoint, 1)})
+					err = f.RecordAttempts(t.Context(), []delivery.AttemptRecord{f.retrying(openings[n].Touchpoint, 1)})
 				}
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 var healthTests = []test{
@@ -31,7 +32,7 @@ var healthTests = []test{
 				f.record(t, f.retrying(key, 1))
 				continue
 			}
-			ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+			ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{
 				Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: reason, At: began.Add(time.Duration(i) * time.Minute), Until: began.Add(time.Hour),
 			}}))
 		}
@@ -46,11 +47,11 @@ var healthTests = []test{
 		old, _, _ := f.delivery(t, f.failedVisits(t, journey, id, 1)[0])
 		enrollment := f.enroll(t, journey, 1)[0]
 		now := f.clock.Now()
-		var all []waypost.Deferral
+		var all []delivery.Deferral
 		hold := func(n int, reason string) {
 			for range n {
 				f.clock.Advance(time.Millisecond)
-				all = append(all, waypost.Deferral{
+				all = append(all, delivery.Deferral{
 					Touchpoint: waypost.Touchpoint{EnrollmentID: enrollment, Visit: len(all) + 1}, Scope: scope, Reason: reason, At: now, Until: now.Add(time.Hour),
 					Delivery: waypost.Delivery{
 						MessageID: waypost.NewID(waypost.PrefixMessage, f.clock.Now()), JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: id, LeadsID: 1,
@@ -81,7 +82,7 @@ var healthTests = []test{
 			o.Delivery.WebhookID = id
 			for i, ms := range took {
 				if i > 0 {
-					o = waypost.Opening{Touchpoint: key, Scope: scope, Attempt: i + 1, At: f.clock.Now(), By: "worker 1"}
+					o = delivery.Opening{Touchpoint: key, Scope: scope, Attempt: i + 1, At: f.clock.Now(), By: "worker 1"}
 				}
 				f.open(t, o)
 				r := f.retrying(key, i+1)

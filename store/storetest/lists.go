@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 var listTests = []test{
@@ -123,7 +124,7 @@ func testFilters(t *testing.T, f *fixture) {
 func testGroups(t *testing.T, f *fixture) {
 	journey, one, two := f.journey(t), f.webhook(t), f.webhook(t)
 	failing := func(class string, status int) end {
-		return func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+		return func(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 			r := f.failed(key, attempt)
 			r.Outcome.ErrorClass, r.Outcome.HTTPStatus, r.Outcome.Message = class, status, key.EnrollmentID
 			return r
@@ -174,7 +175,7 @@ func testGroups(t *testing.T, f *fixture) {
 		return list
 	}
 	key, o := f.touchpoint(t, f.enroll(t, journey, 1)[0], journey)
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{
 		Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferPaused, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 	}}))
 	equal(t, "by class", groups(waypost.DeliveryFilter{}, waypost.GroupErrorClass), []string{"10 httpStatus", "7 timeout", "3 succeedFalse"})

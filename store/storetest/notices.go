@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // notices claims all that is due, those in bulk last, and deletes them.
@@ -209,7 +210,7 @@ var noticeTests = []test{
 		workflow, ids := f.started(t, journey, 2)
 		key, o := f.touchpoint(t, ids[0], journey)
 		o.Delivery.WebhookID = hook
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{
 			Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 		}}))
 		ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferBreaker))
@@ -241,7 +242,7 @@ var noticeTests = []test{
 		deferTo := func(id, hook, reason string) {
 			key, o := f.touchpoint(t, id, journey)
 			o.Delivery.WebhookID = hook
-			ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+			ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{
 				Touchpoint: key, Scope: scope, Delivery: o.Delivery, Reason: reason, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour),
 			}}))
 		}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // end makes the record that ends the first attempt of a touchpoint.
-type end func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord
+type end func(key waypost.Touchpoint, attempt int) delivery.AttemptRecord
 
 // decided makes a delivery of a new enrollment, with a webhook that is there, whose
 // first attempt has ended.
@@ -23,14 +24,14 @@ func (f *fixture) decided(t testing.TB, how end) waypost.Touchpoint {
 func (f *fixture) decidedAll(t testing.TB, journey, webhook string, n int, how end) []waypost.Touchpoint {
 	t.Helper()
 	keys := make([]waypost.Touchpoint, n)
-	openings, records := make([]waypost.Opening, n), make([]waypost.AttemptRecord, n)
+	openings, records := make([]delivery.Opening, n), make([]delivery.AttemptRecord, n)
 	for i, id := range f.enroll(t, journey, n) {
 		f.clock.Advance(2 * time.Millisecond)
 		keys[i], openings[i] = f.touchpoint(t, id, journey)
 		openings[i].Delivery.WebhookID = webhook
 		records[i] = how(keys[i], 1)
 	}
-	must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+	must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 	f.record(t, records...)
 	f.clock.Advance(time.Second) // everything is decided before whatever comes
 	return keys
@@ -42,10 +43,10 @@ func (f *fixture) failedVisits(t testing.TB, journey, webhook string, n int) []w
 	id := f.enroll(t, journey, 1)[0]
 	lead := f.enrollment(t, id).LeadsID
 	keys := make([]waypost.Touchpoint, n)
-	openings, records := make([]waypost.Opening, n), make([]waypost.AttemptRecord, n)
+	openings, records := make([]delivery.Opening, n), make([]delivery.AttemptRecord, n)
 	for i := range keys {
 		f.clock.Advance(time.Millisecond)
-		keys[i], openings[i] = waypost.Touchpoint{EnrollmentID: id, Visit: i + 1}, waypost.Opening{
+		keys[i], openings[i] = waypost.Touchpoint{EnrollmentID: id, Visit: i + 1}, delivery.Opening{
 			Scope: scope, Attempt: 1, At: f.clock.Now(), By: "worker 1", Body: []byte("{}"), Delivery: waypost.Delivery{
 				MessageID: waypost.NewID(waypost.PrefixMessage, f.clock.Now()), JourneyID: journey, JourneyVersion: 1, NodeID: "hello", WebhookID: webhook,
 				LeadsID: lead,
@@ -53,7 +54,7 @@ func (f *fixture) failedVisits(t testing.TB, journey, webhook string, n int) []w
 		}
 		openings[i].Touchpoint, records[i] = keys[i], f.failed(keys[i], 1)
 	}
-	must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+	must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 	f.record(t, records...)
 	f.clock.Advance(time.Second)
 	return keys
@@ -65,18 +66,18 @@ func (f *fixture) redeliver(t testing.TB, key waypost.Touchpoint) waypost.Delive
 }
 
 // inRound returns how a round of a touchpoint's message stands.
-func (f *fixture) inRound(t testing.TB, key waypost.Touchpoint, round int) waypost.Sending {
+func (f *fixture) inRound(t testing.TB, key waypost.Touchpoint, round int) delivery.Sending {
 	t.Helper()
-	return must[map[waypost.Touchpoint]waypost.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{{Touchpoint: key, Round: round}}))[key]
+	return must[map[waypost.Touchpoint]delivery.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{{Touchpoint: key, Round: round}}))[key]
 }
 
 // again is the opening of an attempt of a redelivery.
-func (f *fixture) again(key waypost.Touchpoint, round, attempt int) waypost.Opening {
-	return waypost.Opening{Touchpoint: key, Round: round, Scope: scope, Attempt: attempt, At: f.clock.Now(), By: "worker 1"}
+func (f *fixture) again(key waypost.Touchpoint, round, attempt int) delivery.Opening {
+	return delivery.Opening{Touchpoint: key, Round: round, Scope: scope, Attempt: attempt, At: f.clock.Now(), By: "worker 1"}
 }
 
 // of makes a record one of a redelivery, which moves no enrollment.
-func of(round int, r waypost.AttemptRecord) waypost.AttemptRecord {
+func of(round int, r delivery.AttemptRecord) delivery.AttemptRecord {
 	r.Round, r.Progress = round, nil
 	return r
 }
@@ -143,8 +144,8 @@ var redeliveryTests = []test{
 		for must[bool](t)(f.SweepCanceled(t.Context(), 100)) {
 			f.clock.Advance(time.Second)
 		}
-		d := waypost.Deferral{Touchpoint: key, Round: 2, Scope: scope, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+		d := delivery.Deferral{Touchpoint: key, Round: 2, Scope: scope, Reason: waypost.DeferBreaker, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute)}
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 		equal(t, "after the deferral", f.inRound(t, key, 2).Status, waypost.DeliveryDeferred)
 		ok(t, f.CancelRounds(t.Context(), []waypost.Round{{Touchpoint: key, Round: 3}, {Touchpoint: key, Round: 1}}))
 		equal(t, "other rounds canceled", f.inRound(t, key, 2).Status, waypost.DeliveryDeferred)
@@ -185,12 +186,12 @@ var redeliveryTests = []test{
 		hook, _, _ := f.delivery(t, key)
 		must[*waypost.Cohort](t)(f.ClaimCohort(t.Context()))
 		f.redeliver(t, key)
-		d := waypost.Deferral{Touchpoint: key, Round: 2, Scope: scope, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
+		d := delivery.Deferral{Touchpoint: key, Round: 2, Scope: scope, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
 		early := d
 		early.Round = 0
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{early}))
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{early}))
 		equal(t, "deferred by its journey", f.inRound(t, key, 2).Status, waypost.DeliveryPending)
-		ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+		ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 		ok(t, f.ReleaseDeferred(t.Context(), scope, hook.WebhookID, waypost.DeferWebhookDisabled))
 		id := f.batches(t)[0].ID
 		equal(t, "told", f.notified(t, []string{id}), []string{id})
@@ -321,7 +322,7 @@ var redeliveryTests = []test{
 			must[waypost.Enrollment](t)(f.CancelEnrollment(t.Context(), scope, key.EnrollmentID))
 		}
 		f.decidedAll(t, journey, hook, 3, f.succeeded)
-		f.decidedAll(t, journey, hook, 2, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+		f.decidedAll(t, journey, hook, 2, func(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 			r := f.failed(key, attempt)
 			r.Outcome.HTTPStatus, r.Outcome.ErrorClass = 0, waypost.ClassTimeout
 			return r
@@ -338,7 +339,7 @@ var redeliveryTests = []test{
 		}
 	}},
 	{"what was cut off and canceled", func(t *testing.T, f *fixture) {
-		key := f.decided(t, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+		key := f.decided(t, func(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 			return of(1, f.failed(key, attempt)) // its enrollment goes on
 		})
 		f.redeliver(t, key)
@@ -438,11 +439,11 @@ func testRound(t *testing.T, f *fixture) {
 		if s := f.open(t, f.again(key, 0, attempt)); s.Open != nil {
 			t.Fatalf("attempt %d of the first round is open: %+v", attempt, s)
 		}
-		equal(t, "open", f.inRound(t, key, 2).Open, (*waypost.OpenAttempt)(nil))
+		equal(t, "open", f.inRound(t, key, 2).Open, (*delivery.OpenAttempt)(nil))
 	}
 	began := f.clock.Now()
 	s := f.open(t, f.again(key, 2, 2))
-	equal(t, "open", s.Open, &waypost.OpenAttempt{Attempt: 2, At: began, By: "worker 1"})
+	equal(t, "open", s.Open, &delivery.OpenAttempt{Attempt: 2, At: began, By: "worker 1"})
 	equal(t, "bytes", string(s.Body), string(body))
 	if other := f.open(t, f.again(key, 1, 2)); other.Open != nil {
 		t.Fatalf("the first round takes the second one's attempt for its own: %+v", other)
@@ -471,7 +472,7 @@ func testRound(t *testing.T, f *fixture) {
 	equal(t, "delivery", []any{d.Status, d.Attempts, string(body2)}, []any{waypost.DeliveryFailed, 4, string(body)})
 	equal(t, "attempts", fmt.Sprint(places(attempts)), "[1/1 2/2 2/3 3/4]")
 	equal(t, "third round", f.inRound(t, key, 3).Before, 3)
-	if _, there := must[map[waypost.Touchpoint]waypost.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{{Touchpoint: key, Round: 4}}))[key]; there {
+	if _, there := must[map[waypost.Touchpoint]delivery.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{{Touchpoint: key, Round: 4}}))[key]; there {
 		t.Fatal("a round that has not begun is there")
 	}
 }
@@ -497,7 +498,7 @@ func testRoundRefused(t *testing.T, f *fixture) {
 	// It was held back before it was made, and then canceled.
 	unmade, o := f.touchpoint(t, f.enroll(t, journey, 1)[0], journey)
 	o.Delivery.WebhookID = f.webhook(t)
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{{
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{{
 		Touchpoint: unmade, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferPaused, At: f.clock.Now(), Until: f.clock.Now().Add(time.Minute),
 	}}))
 	refused(unmade, waypost.CodeConflict)
@@ -519,7 +520,7 @@ func testRoundRefused(t *testing.T, f *fixture) {
 	o.Delivery.WebhookID = f.webhook(t)
 	f.open(t, o)
 	f.clock.Advance(time.Minute)
-	next := waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
+	next := delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
 	f.open(t, next)
 	f.record(t, f.succeeded(key, 1))
 	equal(t, "status", f.sending(t, key).Status, waypost.DeliverySucceeded)
@@ -559,7 +560,7 @@ func testBulk(t *testing.T, f *fixture) {
 	r := must[waypost.Redelivery](t)(f.CreateRedelivery(t.Context(), scope, waypost.DeliveryFilter{JourneyID: journey}, "app_1"))
 	f.clock.Advance(time.Second)
 	for _, key := range late { // decided after it was made
-		f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 1"})
+		f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 1"})
 		f.record(t, f.failed(key, 2))
 	}
 	must[bool](t)(f.RedeliveryStep(t.Context()))
@@ -589,8 +590,8 @@ func testBulk(t *testing.T, f *fixture) {
 		if b.RedeliveryID != r.ID || len(b.Members) > waypost.MaxCohort {
 			t.Fatalf("%d members of %s", len(b.Members), b.RedeliveryID)
 		}
-		var openings []waypost.Opening
-		var records []waypost.AttemptRecord
+		var openings []delivery.Opening
+		var records []delivery.AttemptRecord
 		for _, m := range b.Members {
 			key := waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}
 			members[key]++
@@ -601,7 +602,7 @@ func testBulk(t *testing.T, f *fixture) {
 			}
 			openings, records = append(openings, f.again(key, 2, 2)), append(records, of(2, how(key, 2)))
 		}
-		must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+		must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 		f.record(t, records...)
 		end = f.clock.Now().Add(7 * time.Millisecond).Truncate(time.Microsecond) // a success takes so long
 		f.clock.Advance(time.Second)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 const day = 24 * time.Hour
@@ -62,7 +63,7 @@ func (f *fixture) gone(t testing.TB, id string, want bool) {
 }
 
 // retried ends the first attempt of a touchpoint badly and its second one well.
-func (f *fixture) retried(t testing.TB, o waypost.Opening) {
+func (f *fixture) retried(t testing.TB, o delivery.Opening) {
 	t.Helper()
 	f.open(t, o)
 	f.record(t, f.retrying(o.Touchpoint, 1))
@@ -563,7 +564,7 @@ func testEachInItsTime(t *testing.T, f *fixture) {
 
 func testWhatRunsStays(t *testing.T, f *fixture) {
 	journey, hook := f.journey(t), f.webhook(t)
-	made := func() (waypost.Touchpoint, waypost.Opening) {
+	made := func() (waypost.Touchpoint, delivery.Opening) {
 		key, o := f.touchpoint(t, f.enroll(t, journey, 1)[0], journey)
 		o.Delivery.WebhookID = hook
 		f.clock.Advance(time.Second)
@@ -630,15 +631,15 @@ func (f *fixture) counted(t testing.TB) (list []any) {
 // fails after a retry, and ends them.
 func (f *fixture) deliverAll(t testing.TB, journey, launch, hook string, members []waypost.CohortMember) {
 	t.Helper()
-	var openings []waypost.Opening
+	var openings []delivery.Opening
 	for _, m := range members {
 		_, o := f.touchpoint(t, m.EnrollmentID, journey)
 		o.Delivery.LaunchID, o.Delivery.WebhookID = launch, hook
 		openings = append(openings, o)
 	}
-	var first, second []waypost.AttemptRecord
-	var again []waypost.Opening
-	must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+	var first, second []delivery.AttemptRecord
+	var again []delivery.Opening
+	must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 	for i, o := range openings {
 		if i%3 > 0 {
 			first = append(first, f.succeeded(o.Touchpoint, 1))
@@ -649,7 +650,7 @@ func (f *fixture) deliverAll(t testing.TB, journey, launch, hook string, members
 		again, second = append(again, o), append(second, f.failed(o.Touchpoint, 2))
 	}
 	f.record(t, first...)
-	must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), again))
+	must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), again))
 	f.record(t, second...)
 }
 

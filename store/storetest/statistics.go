@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // statistics returns a journey's, by version.
@@ -494,7 +495,7 @@ func (w *wander) step(t testing.TB, some []*traveler) {
 
 // holdBack defers messages; perhaps the answer is lost.
 func (w *wander) holdBack(t testing.TB, some []*traveler) {
-	var all []waypost.Deferral
+	var all []delivery.Deferral
 	for _, tr := range some {
 		before := *tr
 		before.unrecorded = slices.Clone(tr.unrecorded)
@@ -502,7 +503,7 @@ func (w *wander) holdBack(t testing.TB, some []*traveler) {
 			tr.entry(w.clock.Now(), tr.node, waypost.WhatDeferred, "")
 		}
 		_, o := w.opening(t, tr)
-		all = append(all, waypost.Deferral{
+		all = append(all, delivery.Deferral{
 			Touchpoint: o.Touchpoint, Scope: scope, Delivery: o.Delivery, Reason: waypost.DeferPaused, At: o.At, Until: o.At.Add(time.Minute), Progress: tr.progress(before.deferred),
 		})
 		if sent := w.sending(t, o.Touchpoint); sent.Status.Final() || w.chance(30) {
@@ -515,10 +516,10 @@ func (w *wander) holdBack(t testing.TB, some []*traveler) {
 }
 
 // opening is the next attempt of what an enrollment is at, and how that stands.
-func (w *wander) opening(t testing.TB, tr *traveler) (waypost.Sending, waypost.Opening) {
+func (w *wander) opening(t testing.TB, tr *traveler) (delivery.Sending, delivery.Opening) {
 	key := waypost.Touchpoint{EnrollmentID: tr.id, Visit: tr.visit}
 	s := w.sending(t, key)
-	o := waypost.Opening{
+	o := delivery.Opening{
 		Touchpoint: key, Scope: scope, Attempt: s.Attempts + 1, At: w.clock.Now(), By: "worker 1",
 		Delivery: waypost.Delivery{
 			MessageID: s.MessageID, JourneyID: w.journey, JourneyVersion: tr.version, NodeID: tr.node, WebhookID: "whk_1", LeadsID: tr.lead, LaunchID: tr.launch,
@@ -536,7 +537,7 @@ func (w *wander) opening(t testing.TB, tr *traveler) (waypost.Sending, waypost.O
 // send sends messages; perhaps the answer is lost, and the workflow asks again.
 func (w *wander) send(t testing.TB, some []*traveler) {
 	at := w.clock.Now()
-	var openings []waypost.Opening
+	var openings []delivery.Opening
 	var sent []*traveler
 	for _, tr := range some {
 		s, o := w.opening(t, tr)
@@ -551,14 +552,14 @@ func (w *wander) send(t testing.TB, some []*traveler) {
 			openings, sent = append(openings, o), append(sent, tr)
 		}
 	}
-	opened := must[map[waypost.Touchpoint]waypost.Sending](t)(w.OpenAttempts(t.Context(), openings))
+	opened := must[map[waypost.Touchpoint]delivery.Sending](t)(w.OpenAttempts(t.Context(), openings))
 	if len(sent) > 0 && w.chance(10) { // in the middle of it
 		_, err := w.CancelEnrollment(t.Context(), scope, sent[0].id)
 		if waypost.CodeOf(err) != waypost.CodeConflict {
 			ok(t, err)
 		}
 	}
-	var records []waypost.AttemptRecord
+	var records []delivery.AttemptRecord
 	for i, tr := range sent {
 		o := openings[i]
 		if s := opened[o.Touchpoint]; s.Open == nil || s.Held {
@@ -566,7 +567,7 @@ func (w *wander) send(t testing.TB, some []*traveler) {
 		}
 		before := *tr
 		before.unrecorded = slices.Clone(tr.unrecorded)
-		var r waypost.AttemptRecord
+		var r delivery.AttemptRecord
 		switch n := w.rand.IntN(10); {
 		case n < 2:
 			r = w.retrying(o.Touchpoint, o.Attempt)

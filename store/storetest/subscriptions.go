@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // subscribe makes a subscription to types, of one journey or, with "", of all.
@@ -222,7 +223,7 @@ var subscriptionTests = []test{
 		key, o := f.newTouchpoint(t)
 		f.open(t, o)
 		broken := f.failed(waypost.Touchpoint{EnrollmentID: key.EnrollmentID, Visit: 9}, 1) // it has no delivery, and no message id for one
-		if f.RecordAttempts(t.Context(), []waypost.AttemptRecord{broken}) == nil {
+		if f.RecordAttempts(t.Context(), []delivery.AttemptRecord{broken}) == nil {
 			t.Fatal("recorded")
 		}
 		equal(t, "told", len(f.tell(t, s.ID)), 0)
@@ -318,12 +319,12 @@ func roundsOf(members []waypost.RedeliveryMember) (rounds []waypost.Round) {
 }
 
 // subscriptionOpening is the opening of an attempt of a message to a subscription.
-func (f *fixture) subscriptionOpening(m waypost.RedeliveryMember, attempt int) waypost.Opening {
+func (f *fixture) subscriptionOpening(m waypost.RedeliveryMember, attempt int) delivery.Opening {
 	return f.again(waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}, m.Round, attempt)
 }
 
 // subscriptionEnd is the end of such an attempt.
-func (f *fixture) subscriptionEnd(m waypost.RedeliveryMember, attempt int, status waypost.DeliveryStatus) waypost.AttemptRecord {
+func (f *fixture) subscriptionEnd(m waypost.RedeliveryMember, attempt int, status waypost.DeliveryStatus) delivery.AttemptRecord {
 	key := waypost.Touchpoint{EnrollmentID: m.EnrollmentID, Visit: m.Visit}
 	switch status {
 	case waypost.DeliverySucceeded:
@@ -456,17 +457,17 @@ func testSubscriptionMessage(t *testing.T, f *fixture) {
 	ok(t, f.CancelEnrollments(t.Context(), []string{id}))
 	m := f.tellAll(t)[0]
 	round := roundsOf([]waypost.RedeliveryMember{m})[0]
-	stands := func() waypost.Sending {
+	stands := func() delivery.Sending {
 		t.Helper()
-		return must[map[waypost.Touchpoint]waypost.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{round}))[round.Touchpoint]
+		return must[map[waypost.Touchpoint]delivery.Sending](t)(f.SendingsOfRounds(t.Context(), []waypost.Round{round}))[round.Touchpoint]
 	}
 	equal(t, "new", []any{stands().Status, stands().Attempts, stands().Round}, []any{waypost.DeliveryPending, 0, 1})
 	equal(t, "not claimed by others", len(f.batches(t)), 0)
 	batch := f.claimedBatches(t)
 	equal(t, "left by a process that died", len(batch), 1)
 
-	d := waypost.Deferral{Touchpoint: round.Touchpoint, Round: 1, Scope: scope, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
-	ok(t, f.RecordDeferrals(t.Context(), []waypost.Deferral{d}))
+	d := delivery.Deferral{Touchpoint: round.Touchpoint, Round: 1, Scope: scope, Reason: waypost.DeferWebhookDisabled, At: f.clock.Now(), Until: f.clock.Now().Add(time.Hour)}
+	ok(t, f.RecordDeferrals(t.Context(), []delivery.Deferral{d}))
 	equal(t, "deferred", stands().Status, waypost.DeliveryDeferred)
 	ok(t, f.ReleaseDeferred(t.Context(), scope, hook, waypost.DeferWebhookDisabled))
 	equal(t, "released", f.notified(t, batch), batch)

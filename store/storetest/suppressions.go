@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 // suppress keeps a channel from an address.
@@ -26,7 +27,7 @@ func (f *fixture) reachable(t testing.TB, n int) waypost.Lead {
 }
 
 // openingThrough is the first touchpoint of a new enrollment of a lead, through a channel.
-func (f *fixture) openingThrough(t testing.TB, journey string, lead int64, channel string, needsConsent bool) waypost.Opening {
+func (f *fixture) openingThrough(t testing.TB, journey string, lead int64, channel string, needsConsent bool) delivery.Opening {
 	t.Helper()
 	o := f.capped(t, journey, lead, 0, 0)
 	o.Channel, o.NeedsConsent = channel, needsConsent
@@ -34,19 +35,19 @@ func (f *fixture) openingThrough(t testing.TB, journey string, lead int64, chann
 }
 
 // later is the second attempt of an opening whose first one is recorded.
-func (f *fixture) later(o waypost.Opening) waypost.Opening {
+func (f *fixture) later(o delivery.Opening) delivery.Opening {
 	o.Attempt, o.Body, o.At = 2, nil, f.clock.Now()
 	return o
 }
 
-func (f *fixture) skipUnwanted(t testing.TB, openings ...waypost.Opening) map[waypost.Touchpoint]waypost.Sending {
+func (f *fixture) skipUnwanted(t testing.TB, openings ...delivery.Opening) map[waypost.Touchpoint]delivery.Sending {
 	t.Helper()
-	return must[map[waypost.Touchpoint]waypost.Sending](t)(f.SkipUnwanted(t.Context(), openings))
+	return must[map[waypost.Touchpoint]delivery.Sending](t)(f.SkipUnwanted(t.Context(), openings))
 }
 
 // wantUnwanted fails unless the opening was skipped for the reason, which its delivery and
 // its timeline tell.
-func (f *fixture) wantUnwanted(t testing.TB, o waypost.Opening, s waypost.Sending, reason string) {
+func (f *fixture) wantUnwanted(t testing.TB, o delivery.Opening, s delivery.Sending, reason string) {
 	t.Helper()
 	if s.Skipped != reason || s.Open != nil || s.Held {
 		t.Fatalf("got %+v, want it skipped: %s", s, reason)
@@ -134,7 +135,7 @@ var suppressionTests = []test{
 		} {
 			lead := f.reachable(t, i).LeadsID
 			// Before its first attempt, early and late, and before its second one.
-			var openings []waypost.Opening
+			var openings []delivery.Opening
 			for range 4 {
 				openings = append(openings, f.openingThrough(t, journey, lead, c.channel, c.needsConsent))
 			}
@@ -167,7 +168,7 @@ var suppressionTests = []test{
 		// Some of a batch are unwanted; on PostgreSQL the others are opened by one statement.
 		journey := f.journey(t)
 		for _, attempt := range []int{1, 2} {
-			var batch []waypost.Opening
+			var batch []delivery.Opening
 			want := map[waypost.Touchpoint]string{}
 			for i := range 4 {
 				lead := f.reachable(t, 10*attempt+i)
@@ -192,7 +193,7 @@ var suppressionTests = []test{
 			for i := range batch {
 				batch[i].At = f.clock.Now()
 			}
-			opened := must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), batch))
+			opened := must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), batch))
 			for _, o := range batch {
 				if reason := want[o.Touchpoint]; reason != "" {
 					f.wantUnwanted(t, o, opened[o.Touchpoint], reason)
@@ -296,7 +297,7 @@ var suppressionTests = []test{
 			ids = append(ids, f.openingThrough(t, journey, lead.LeadsID, "sms", true).EnrollmentID)
 		}
 		briefing := func(webhook string) map[int64]bool {
-			b := must[waypost.Briefing](t)(f.Briefing(t.Context(), scope, webhook, waypost.ControlTargets{JourneyID: journey, EnrollmentIDs: ids}))
+			b := must[delivery.Briefing](t)(f.Briefing(t.Context(), scope, webhook, waypost.ControlTargets{JourneyID: journey, EnrollmentIDs: ids}))
 			for _, lead := range leads {
 				equal(t, "lead", b.Leads[lead.LeadsID], lead)
 			}

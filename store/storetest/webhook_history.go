@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/delivery"
 )
 
 var historyTests = []test{
@@ -84,13 +85,13 @@ func testHistory(t *testing.T, f *fixture) {
 		t.Helper()
 		equal(t, what, f.history(t, id, from, from.Add(time.Minute), time.Hour), attempts)
 	}
-	opened := func() (waypost.Touchpoint, waypost.Opening) {
+	opened := func() (waypost.Touchpoint, delivery.Opening) {
 		key, o := f.touchpoint(t, f.enroll(t, journey, 1)[0], journey)
 		o.Delivery.WebhookID = id
 		f.open(t, o)
 		return key, o
 	}
-	record := func(r waypost.AttemptRecord) {
+	record := func(r delivery.AttemptRecord) {
 		t.Helper()
 		for range 2 {
 			f.record(t, r)
@@ -101,7 +102,7 @@ func testHistory(t *testing.T, f *fixture) {
 	want("one that is under way")
 	record(f.retrying(key, 1))
 	want("failed", "15:00 0+1 12 12")
-	f.open(t, waypost.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 1"})
+	f.open(t, delivery.Opening{Touchpoint: key, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 1"})
 	record(f.succeeded(key, 2))
 	want("and then delivered", "15:00 1+1 7 12")
 
@@ -114,7 +115,7 @@ func testHistory(t *testing.T, f *fixture) {
 
 	// One that was taken for dead counts when its outcome comes.
 	late, _ := opened()
-	next := waypost.Opening{Touchpoint: late, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
+	next := delivery.Opening{Touchpoint: late, Scope: scope, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
 	f.open(t, next)
 	want("interrupted", "15:00 1+2 7 12")
 	record(f.retrying(late, 1))
@@ -178,7 +179,7 @@ func testPercentiles(t *testing.T, f *fixture) {
 	from := f.clock.Now()
 	for _, unit := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
 		n := 0
-		f.decidedAll(t, journey, id, 100, func(key waypost.Touchpoint, attempt int) waypost.AttemptRecord {
+		f.decidedAll(t, journey, id, 100, func(key waypost.Touchpoint, attempt int) delivery.AttemptRecord {
 			r := f.succeeded(key, attempt)
 			n++
 			r.Outcome.Duration = time.Duration(n) * unit
@@ -212,14 +213,14 @@ func testFolding(t *testing.T, f *fixture) {
 	from := f.clock.Now()
 	ids := f.enroll(t, journey, writers*each)
 	var keys []waypost.Touchpoint
-	var openings []waypost.Opening
+	var openings []delivery.Opening
 	for _, enrollment := range ids {
 		key, o := f.touchpoint(t, enrollment, journey)
 		o.Delivery.WebhookID = id
 		f.clock.Advance(time.Millisecond)
 		keys, openings = append(keys, key), append(openings, o)
 	}
-	must[map[waypost.Touchpoint]waypost.Sending](t)(f.OpenAttempts(t.Context(), openings))
+	must[map[waypost.Touchpoint]delivery.Sending](t)(f.OpenAttempts(t.Context(), openings))
 	count := func() int {
 		return must[[]waypost.WebhookInterval](t)(f.WebhookHistory(t.Context(), scope, id, from, f.clock.Now(), time.Hour))[0].Attempts()
 	}
@@ -248,7 +249,7 @@ func testFolding(t *testing.T, f *fixture) {
 	})
 	for _, err := range atOnce(writers, func(i int) error {
 		for batch := range slices.Chunk(keys[i*each:(i+1)*each], 3) {
-			var records []waypost.AttemptRecord
+			var records []delivery.AttemptRecord
 			for _, key := range batch {
 				records = append(records, f.succeeded(key, 1))
 			}

@@ -1,33 +1,17 @@
-package waypost
+package delivery
 
 import (
-	"slices"
 	"time"
+
+	"waypost"
 )
-
-// Touchpoint names one execution of a touchpoint node: the enrollment and its
-// visit (State.Visit of the interpreter). Each has one message, whatever is
-// retried, run again or redelivered.
-type Touchpoint struct {
-	EnrollmentID string
-	Visit        int
-}
-
-// TouchpointResult is what conditions and templates can ask about a touchpoint
-// that was passed.
-type TouchpointResult struct {
-	Succeed    bool   `json:"succeed"`
-	HTTPStatus int    `json:"httpStatus"`
-	Message    string `json:"message"`
-	Attempts   int    `json:"attempts"`
-}
 
 // Sending is a stored delivery as the sender needs it.
 type Sending struct {
 	MessageID      string
 	Body           []byte // nil until the message is rendered
 	Unreadable     error  // why Body is nil though the message is stored
-	Status         DeliveryStatus
+	Status         waypost.DeliveryStatus
 	Succeed        bool      // meaningful once Status is final
 	HTTPStatus     int       // of the last attempt
 	ErrorClass     string    // of the last attempt
@@ -46,7 +30,7 @@ type Sending struct {
 	// deleted.
 	Held bool
 	// Skipped says why an opening had no effect, if that is because of its Cap or its Channel:
-	// one of SkipReasons. The touchpoint is skipped for good.
+	// one of waypost.SkipReasons. The touchpoint is skipped for good.
 	Skipped string
 }
 
@@ -65,12 +49,12 @@ type OpenAttempt struct {
 // enrollment is paused, canceled or exited by then, the delivery is in another
 // round, its stored message cannot be read, or a Cap or its Channel forbids it.
 type Opening struct {
-	Touchpoint
+	waypost.Touchpoint
 	Round int // 0 is the first
 	// Delivery holds what a new row needs: MessageID, JourneyID, JourneyVersion,
 	// NodeID, WebhookID, LeadsID, LaunchID. It is ignored where the row exists.
-	Scope    Scope
-	Delivery Delivery
+	Scope    waypost.Scope
+	Delivery waypost.Delivery
 	Body     []byte // nil keeps the stored one
 	Attempt  int
 	At       time.Time
@@ -81,32 +65,26 @@ type Opening struct {
 	// Cap holds for a first attempt: it is not opened if the lead has got that many
 	// touchpoints, counting those of this call, and not those that were given up or
 	// canceled. Instead Skipped is recorded, and the delivery, if there is one, is canceled
-	// with SkipFrequencyCap as its reason. All openings of a touchpoint have the same.
-	Cap FrequencyCap
+	// with waypost.SkipFrequencyCap as its reason. All openings of a touchpoint have the same.
+	Cap waypost.FrequencyCap
 	// Channel is the webhook's. If it is set, the attempt is not opened for a lead that is
 	// suppressed there or, with NeedsConsent, has not agreed to it. Instead Skipped is recorded,
 	// and the delivery, which is made if there is none, is canceled with the reason.
 	Channel      string
 	NeedsConsent bool
-	// Skipped is what to record of the enrollment if the touchpoint is skipped, nil if nothing.
-	// The store puts the reason into its entry WhatSkipped of the node.
-	Skipped *Progress
+	// Seq is that of the last entry of the enrollment's timeline before what comes of the touchpoint.
+	Seq int
+	// Skipped tells what to record of the enrollment if the touchpoint is skipped for a reason; nil if
+	// nothing is. It may be called again, where a transaction is.
+	Skipped func(reason string) (*waypost.Progress, error)
 }
 
 // SkippedFor is the progress of a touchpoint that is skipped for a reason; nil if there is none.
-func (o Opening) SkippedFor(reason string) *Progress {
+func (o Opening) SkippedFor(reason string) (*waypost.Progress, error) {
 	if o.Skipped == nil {
-		return nil
+		return nil, nil
 	}
-	p := *o.Skipped
-	p.Entries = slices.Clone(p.Entries)
-	for i := len(p.Entries) - 1; i >= 0; i-- { // those before it are of other visits
-		if p.Entries[i].What == WhatSkipped {
-			p.Entries[i].Reason = reason
-			break
-		}
-	}
-	return &p
+	return o.Skipped(reason)
 }
 
 // AttemptRecord is the end of an attempt: the attempt's row, the delivery's new
@@ -114,37 +92,37 @@ func (o Opening) SkippedFor(reason string) *Progress {
 // Recording the same (message, round, attempt) again changes nothing, save that a
 // real outcome replaces "interrupted".
 type AttemptRecord struct {
-	Touchpoint
-	Scope     Scope
+	waypost.Touchpoint
+	Scope     waypost.Scope
 	MessageID string
 	// Delivery is used as in Opening, for a touchpoint that failed before any
 	// attempt was opened (render); its row is then made here.
-	Delivery      Delivery
+	Delivery      waypost.Delivery
 	Round         int
 	Attempt       int
-	Outcome       Outcome
-	Status        DeliveryStatus // after the attempt
-	NextAttemptAt time.Time      // of a retrying one
-	GaveUp        GaveUp         // of a failed one
-	Progress      *Progress      // nil while undecided
+	Outcome       waypost.Outcome
+	Status        waypost.DeliveryStatus // after the attempt
+	NextAttemptAt time.Time              // of a retrying one
+	GaveUp        waypost.GaveUp         // of a failed one
+	Progress      *waypost.Progress      // nil while undecided
 }
 
 // Deferral holds a delivery back without an attempt.
 type Deferral struct {
-	Touchpoint
+	waypost.Touchpoint
 	Round    int // 0 is the first
-	Scope    Scope
-	Delivery Delivery // as in Opening
-	Reason   string   // Defer… values
+	Scope    waypost.Scope
+	Delivery waypost.Delivery // as in Opening
+	Reason   string           // waypost.Defer… values
 	At       time.Time
-	Until    time.Time // when it is looked at again
-	Progress *Progress // the timeline's "deferred" entry, nil if there is none
+	Until    time.Time         // when it is looked at again
+	Progress *waypost.Progress // the timeline's "deferred" entry, nil if there is none
 }
 
 // Briefing is what first messages of a touchpoint are decided by, read at one moment.
 type Briefing struct {
-	Enrollments map[string]Enrollment
-	Leads       map[int64]Lead // of the scope
+	Enrollments map[string]waypost.Enrollment
+	Leads       map[int64]waypost.Lead // of the scope
 	// Controlled tells whether any of the enrollments, or others that were made between
 	// them, or their launch or journey has controls, be they over or not.
 	Controlled bool
