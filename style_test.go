@@ -31,7 +31,7 @@ var bannedWords = map[string]string{
 var longLines = map[string]int{
 	".": 112, "activities": 7, "app": 56, "bench": 38, "client": 12, "cmd": 292, "config": 35, "console": 287,
 	"delivery": 39, "devstack": 285, "gateway": 767, "journey": 559, "limits": 6, "listen": 2, "receiver": 11,
-	"searchsvc": 66, "segment": 9, "signature": 3, "store": 825, "webhook": 77, "worker": 11, "workflows": 142,
+	"searchsvc": 66, "segment": 9, "signature": 3, "store": 735, "webhook": 77, "worker": 11, "workflows": 142,
 	"yamljson": 23,
 }
 

@@ -33,7 +33,8 @@ func TestDeliveries(t *testing.T) {
 		sent := waypost.Delivery{MessageID: message, JourneyID: journeyID, JourneyVersion: 1, NodeID: "hello", WebhookID: hook, LeadsID: lead}
 		touchpoint := waypost.Touchpoint{EnrollmentID: e, Visit: 1}
 		sendings, err := f.store.OpenAttempts(t.Context(), []delivery.Opening{{
-			Touchpoint: touchpoint, Scope: scope, Delivery: sent, Body: []byte(`{"messageId":"` + message + `"}`), Attempt: 1, At: f.clock.Now(), By: "test",
+			Touchpoint: touchpoint, Scope: scope, Delivery: sent, Body: []byte(`{"messageId":"` + message + `"}`),
+			Attempt: 1, At: f.clock.Now(), By: "test",
 		}})
 		if err != nil || len(sendings) != 1 {
 			t.Fatalf("%v, %v", sendings, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // announceEnds announces that enrollments have ended, after their rows say so.
-func (s *Store) announceEnds(ctx context.Context, tx bun.Tx, ids []string) error {
+func (s *announcements) announceEnds(ctx context.Context, tx bun.Tx, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (s *Store) announceEnds(ctx context.Context, tx bun.Tx, ids []string) error
 // announceFailures announces that deliveries have failed, after their rows say so. Messages
 // of subscriptions announce nothing: a subscription whose own webhook fails would be told of
 // it without end.
-func (s *Store) announceFailures(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) error {
+func (s *announcements) announceFailures(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -44,7 +44,9 @@ func (s *Store) announceFailures(ctx context.Context, tx bun.Tx, keys []waypost.
 
 // announceLaunches announces that launches have ended, as status says and at the time of an
 // expression, to whom subscribed before.
-func (s *Store) announceLaunches(ctx context.Context, tx bun.Tx, ids []string, status waypost.LaunchStatus, at string, args ...any) error {
+func (s *announcements) announceLaunches(
+	ctx context.Context, tx bun.Tx, ids []string, status waypost.LaunchStatus, at string, args ...any,
+) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -70,7 +72,7 @@ type happening struct {
 }
 
 // announce announces what happened.
-func (s *Store) announce(ctx context.Context, tx bun.Tx, h happening) error {
+func (s *announcements) announce(ctx context.Context, tx bun.Tx, h happening) error {
 	data, err := toJSON(h.data)
 	if err != nil {
 		return err
@@ -99,7 +101,7 @@ type importEnded struct {
 	CreatedAt string               `json:"createdAt"`
 }
 
-func (s *Store) announceImport(ctx context.Context, tx bun.Tx, row *importRow) error {
+func (s *announcements) announceImport(ctx context.Context, tx bun.Tx, row *importRow) error {
 	im := row.imported()
 	return s.announce(ctx, tx, happening{Scope: row.Scope, what: waypost.ImportEnded, at: row.EndedAt.Time, data: importEnded{
 		ImportID: im.ID, Mode: im.Mode, DryRun: im.DryRun, Status: im.Status, Message: nullable(im.Message), Total: im.Total, Processed: im.Processed,
@@ -121,7 +123,7 @@ type webhookDisabled struct {
 	Reason      *string `json:"reason"` // why Waypost itself did so
 }
 
-func (s *Store) announceDisabled(ctx context.Context, tx bun.Tx, sc waypost.Scope, w waypost.Webhook) error {
+func (s *announcements) announceDisabled(ctx context.Context, tx bun.Tx, sc waypost.Scope, w waypost.Webhook) error {
 	return s.announce(ctx, tx, happening{Scope: sc, what: waypost.WebhookDisabled, webhookID: w.ID, at: w.UpdatedAt, data: webhookDisabled{
 		WebhookID: w.ID, WebhookName: w.Name, Reason: nullable(w.DisabledReason),
 	}})
@@ -136,7 +138,7 @@ type webhookFailing struct {
 // AnnounceFailing announces that the breaker of a webhook has opened, once for each
 // opening: the time of the latest one is stored. A webhook that does not exist (any more) changes
 // nothing.
-func (s *Store) AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) (err error) {
+func (s *announcements) AnnounceFailing(ctx context.Context, sc waypost.Scope, webhookID string, opened time.Time) (err error) {
 	defer wrap(&err, "announce that webhook %s is failing", clip(webhookID))
 	opened = opened.Truncate(time.Microsecond)
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {

@@ -64,7 +64,7 @@ const (
 // log names; "" for Waypost itself, here and below. ID, keys and
 // CreatedAt are minted here, a limit of 0 becomes the default. The secret in the
 // answer is shown this once; BadRequest if a field is faulty.
-func (s *Store) CreateApplication(ctx context.Context, actor string, app waypost.Application) (c waypost.Credential, err error) {
+func (s *apps) CreateApplication(ctx context.Context, actor string, app waypost.Application) (c waypost.Credential, err error) {
 	app.RatePerSecond = cmp.Or(app.RatePerSecond, defaultRatePerSecond)
 	app.RateBurst = cmp.Or(app.RateBurst, defaultRateBurst)
 	if err := app.Validate(); err != nil {
@@ -98,7 +98,7 @@ func (s *Store) CreateApplication(ctx context.Context, actor string, app waypost
 // RotateKey gives an application another key and returns it with its secret,
 // for the only time. Of two active keys the older one is revoked first. NotFound
 // if there is no such application.
-func (s *Store) RotateKey(ctx context.Context, actor, appID string) (c waypost.Credential, err error) {
+func (s *apps) RotateKey(ctx context.Context, actor, appID string) (c waypost.Credential, err error) {
 	defer wrap(&err, "rotate key of %s", clip(appID))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockApplication(ctx, tx, appID)
@@ -118,7 +118,7 @@ func (s *Store) RotateKey(ctx context.Context, actor, appID string) (c waypost.C
 }
 
 // addKey adds a key to those that the application ever had, oldest first.
-func (s *Store) addKey(ctx context.Context, tx bun.Tx, row applicationRow, keys []keyRow) (waypost.Credential, error) {
+func (s *apps) addKey(ctx context.Context, tx bun.Tx, row applicationRow, keys []keyRow) (waypost.Credential, error) {
 	app, err := row.application()
 	if err != nil {
 		return waypost.Credential{}, err
@@ -141,14 +141,14 @@ func (s *Store) addKey(ctx context.Context, tx bun.Tx, row applicationRow, keys 
 	return waypost.Credential{Application: app, AccessKey: key.AccessKey, SecretKey: secret}, nil
 }
 
-func (s *Store) lockApplication(ctx context.Context, tx bun.Tx, id string) (row applicationRow, err error) {
+func (s *apps) lockApplication(ctx context.Context, tx bun.Tx, id string) (row applicationRow, err error) {
 	q := tx.NewSelect().Model(&row).Where("id = ?", cleanText(id))
 	return row, scanOne(ctx, s.lock(q, "app"), "application", id)
 }
 
 // DisableApplication makes all keys of an application useless for good. NotFound
 // if there is no such application.
-func (s *Store) DisableApplication(ctx context.Context, actor, appID string) (err error) {
+func (s *apps) DisableApplication(ctx context.Context, actor, appID string) (err error) {
 	defer wrap(&err, "disable application %s", clip(appID))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockApplication(ctx, tx, appID)
@@ -165,17 +165,17 @@ func (s *Store) DisableApplication(ctx context.Context, actor, appID string) (er
 
 // auditApplication is audit for an application, which belongs to no stage: its entries are
 // among those of release. Without an actor it is Waypost itself that acts.
-func (s *Store) auditApplication(ctx context.Context, tx bun.Tx, actor, action string, row applicationRow, before, after any) error {
+func (s *apps) auditApplication(ctx context.Context, tx bun.Tx, actor, action string, row applicationRow, before, after any) error {
 	if actor == "" {
 		return nil
 	}
 	by := waypost.Author{Scope: waypost.Scope{Org: row.Org, Stage: waypost.StageRelease}, Actor: actor}
-	return s.audit(ctx, tx, &by, action, row.ID, before, after)
+	return s.audit.add(ctx, tx, &by, action, row.ID, before, after)
 }
 
 // Applications returns the applications of an organisation, oldest first, with
 // their active keys; of all organisations if org is empty.
-func (s *Store) Applications(ctx context.Context, org string) (apps []waypost.Application, err error) {
+func (s *apps) Applications(ctx context.Context, org string) (apps []waypost.Application, err error) {
 	defer wrap(&err, "list applications")
 	var rows []applicationRow
 	var keys []keyRow
@@ -204,7 +204,7 @@ func (s *Store) Applications(ctx context.Context, org string) (apps []waypost.Ap
 
 // Application returns an application, disabled or not; NotFound if there is none of
 // this id. Keys stays empty.
-func (s *Store) Application(ctx context.Context, id string) (app waypost.Application, err error) {
+func (s *apps) Application(ctx context.Context, id string) (app waypost.Application, err error) {
 	defer wrap(&err, "load application %s", clip(id))
 	var row applicationRow
 	if err := scanOne(ctx, s.r.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "application", id); err != nil {
@@ -216,7 +216,7 @@ func (s *Store) Application(ctx context.Context, id string) (app waypost.Applica
 // Credential returns the application and the secret of an access key, in one
 // query. NotFound if the key is unknown or revoked; a disabled application comes
 // with Disabled set. Application.Keys stays empty.
-func (s *Store) Credential(ctx context.Context, accessKey string) (c waypost.Credential, err error) {
+func (s *apps) Credential(ctx context.Context, accessKey string) (c waypost.Credential, err error) {
 	defer wrap(&err, "load access key")
 	var row struct {
 		applicationRow `bun:",extend"`

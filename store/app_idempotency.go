@@ -48,7 +48,7 @@ func answerPurpose(id string) string { return "answer/" + id }
 // does, or returns the answer that an earlier request with the same body got in the
 // last 24 hours. Conflict if the key came with another body, or if the earlier
 // request has no answer yet; without one a claim is free after a minute.
-func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (kept *waypost.Answer, err error) {
+func (s *idempotency) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (kept *waypost.Answer, err error) {
 	defer wrap(&err, "claim an Idempotency-Key")
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		now := s.time()
@@ -83,25 +83,25 @@ func (s *Store) ClaimKey(ctx context.Context, c *waypost.Claim, body []byte) (ke
 }
 
 // pruneKeys deletes up to n keys that have expired, and counts them.
-func (s *Store) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
+func (s *idempotency) pruneKeys(ctx context.Context, tx bun.Tx, before stamp, n int) (int, error) {
 	old := tx.NewSelect().Model((*keyAnswerRow)(nil)).Column("id").Where("claimed_at < ?", before).Order("claimed_at").Limit(int64(n))
 	s.lockFor(old, forDelete+skipLocked) // others prune, too, or take one of them anew
 	return affected(tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id IN (?)", old).Where("claimed_at < ?", before).Exec(ctx))
 }
 
 // answerPage lists keys for a sweep: where few come, no claim would prune them.
-func (s *Store) answerPage(p sweepPlace) *bun.SelectQuery {
+func (s *idempotency) answerPage(p sweepPlace) *bun.SelectQuery {
 	return s.r.NewSelect().Model((*keyAnswerRow)(nil)).ColumnExpr("id, claimed_at AS number, TRUE AS is_over").
 		Where("claimed_at < ? AND (claimed_at, id) > (?, ?)", p.before(), p.Number, p.ID).Order("claimed_at", "id").Limit(s.sweepPage())
 }
 
-func (s *Store) dropAnswers(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *idempotency) dropAnswers(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	return s.pruneKeys(ctx, tx, p.before(), len(rows))
 }
 
 // earlier returns what the key's earlier request was answered, nil if the key is
 // free again.
-func (s *Store) earlier(row, claimed keyAnswerRow) (*waypost.Answer, error) {
+func (s *idempotency) earlier(row, claimed keyAnswerRow) (*waypost.Answer, error) {
 	age := claimed.ClaimedAt.Sub(row.ClaimedAt.Time)
 	switch {
 	case age >= waypost.KeyLife || row.Answer == nil && !row.Erased && age >= claimLife:
@@ -129,7 +129,7 @@ func (s *Store) earlier(row, claimed keyAnswerRow) (*waypost.Answer, error) {
 // Idempotency-Key, into the transaction of its effect. result is what the method
 // with the effect returns. It is a Conflict, which undoes the effect, if another
 // request has the key meanwhile.
-func (s *Store) keepResult(ctx context.Context, tx bun.Tx, result any) error {
+func (s *idempotency) keepResult(ctx context.Context, tx bun.Tx, result any) error {
 	claim := waypost.ClaimOf(ctx)
 	if claim == nil {
 		return nil
@@ -149,7 +149,7 @@ func (s *Store) keepResult(ctx context.Context, tx bun.Tx, result any) error {
 	return nil
 }
 
-func (s *Store) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans waypost.Answer) (n int, err error) {
+func (s *idempotency) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans waypost.Answer) (n int, err error) {
 	defer wrap(&err, "keep an answer")
 	plain, err := json.Marshal(ans)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Store) keepAnswer(ctx context.Context, tx bun.Tx, c *waypost.Claim, ans
 
 // nameLeads notes the leads of the claim's scope that an answer tells of. The answer is erased at once if one of
 // them is deleted: whoever deletes a lead waits for this transaction, or comes before it.
-func (s *Store) nameLeads(ctx context.Context, tx bun.Tx, c *waypost.Claim, leads []int64) error {
+func (s *idempotency) nameLeads(ctx context.Context, tx bun.Tx, c *waypost.Claim, leads []int64) error {
 	var there []int64
 	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Order("leads_id").
 		Where("org = ? AND stage = ? AND leads_id IN (?)", c.Scope.Org, c.Scope.Stage, bun.List(leads))
@@ -214,7 +214,7 @@ func eraseAnswers(ctx context.Context, tx bun.Tx, lead int64) (erased int, err e
 // KeepAnswer writes the answer of a claim whose effect did not: of a refusal, or of
 // what has the same effect when it is done twice. If another request has the key
 // meanwhile, nothing happens.
-func (s *Store) KeepAnswer(ctx context.Context, c *waypost.Claim, ans waypost.Answer) error {
+func (s *idempotency) KeepAnswer(ctx context.Context, c *waypost.Claim, ans waypost.Answer) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		_, err := s.keepAnswer(ctx, tx, c, ans)
 		return err
@@ -222,7 +222,7 @@ func (s *Store) KeepAnswer(ctx context.Context, c *waypost.Claim, ans waypost.An
 }
 
 // ReleaseKey gives a key free that has no answer yet.
-func (s *Store) ReleaseKey(ctx context.Context, c *waypost.Claim) (err error) {
+func (s *idempotency) ReleaseKey(ctx context.Context, c *waypost.Claim) (err error) {
 	defer wrap(&err, "release an Idempotency-Key")
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		_, err := tx.NewDelete().Model((*keyAnswerRow)(nil)).Where("id = ? AND token = ? AND answer IS NULL", c.ID, c.Token).Exec(ctx)

@@ -95,7 +95,9 @@ const articleSmall = 64 << 10
 // gets the current time in milliseconds. The tenant of a first article becomes the
 // organisation's; Conflict (target "tenant_id") if it is another's. BadRequest if a
 // member is faulty.
-func (s *Store) PutArticle(ctx context.Context, by waypost.Caller, a waypost.Article, check func(current *waypost.Article) error) (stored waypost.Article, created bool, err error) {
+func (s *articles) PutArticle(
+	ctx context.Context, by waypost.Caller, a waypost.Article, check func(current *waypost.Article) error,
+) (stored waypost.Article, created bool, err error) {
 	if err := a.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -116,7 +118,9 @@ func (s *Store) PutArticle(ctx context.Context, by waypost.Caller, a waypost.Art
 
 // putArticle is PutArticle in a transaction. errRaced if another one has inserted the article since it
 // looked; the caller then tries again.
-func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, row articleRow, check func(*waypost.Article) error) (a waypost.Article, created bool, err error) {
+func (s *articles) putArticle(
+	ctx context.Context, tx bun.Tx, by *waypost.Author, row articleRow, check func(*waypost.Article) error,
+) (a waypost.Article, created bool, err error) {
 	current, err := s.lockArticle(ctx, tx, row.Scope, row.ID)
 	if err != nil {
 		return a, false, err
@@ -156,7 +160,7 @@ func (s *Store) putArticle(ctx context.Context, tx bun.Tx, by *waypost.Author, r
 	if present != nil {
 		action, before = "article.update", auditedArticle(*present)
 	}
-	return a, current == nil, s.audit(ctx, tx, by, action, a.ID, before, auditedArticle(a))
+	return a, current == nil, s.audit.add(ctx, tx, by, action, a.ID, before, auditedArticle(a))
 }
 
 // retryWhile calls fn again while its error is raced, which says that another transaction came
@@ -171,7 +175,7 @@ func retryWhile(raced error, fn func() error) error {
 
 // lockArticle reads an article and keeps others from changing it; nil if there is
 // none.
-func (s *Store) lockArticle(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (*articleRow, error) {
+func (s *articles) lockArticle(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (*articleRow, error) {
 	var row articleRow
 	err := s.lock(tx.NewSelect().Model(&row).Where("org = ? AND stage = ? AND id = ?", sc.Org, sc.Stage, id), "a").Scan(ctx)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -206,13 +210,13 @@ var (
 // The added ones get their numbers in the order of the list. All of it is written in the order
 // of its keys, tenants before articles and changes last, so that writers do not wait
 // for each other in a circle. errRaced if another transaction has inserted one of added.
-func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, added, locked []*articleRow, bulk bool) error {
+func (s *articles) writeArticles(ctx context.Context, tx bun.Tx, added, locked []*articleRow, bulk bool) error {
 	if err := s.numberArticles(ctx, tx, added); err != nil {
 		return err
 	}
 	byID := slices.SortedFunc(slices.Values(added), func(x, y *articleRow) int { return cmp.Compare(x.ID, y.ID) })
 	inserted := 0
-	err := insertArticles.apply(ctx, s, tx, len(byID), func(i int) []any {
+	err := insertArticles.apply(ctx, s.db, tx, len(byID), func(i int) []any {
 		r := byID[i]
 		return []any{
 			r.Number, r.Org, string(r.Stage), r.ID, r.Revision, r.Size, r.TenantID, r.Name,
@@ -225,7 +229,7 @@ func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, added, locked []*a
 	if inserted != len(added) {
 		return errRaced
 	}
-	err = updateArticles.run(ctx, s, tx, len(locked), func(i int) []any {
+	err = updateArticles.run(ctx, s.db, tx, len(locked), func(i int) []any {
 		r := locked[i]
 		return []any{
 			r.Number, r.Revision, r.Size, r.TenantID, r.Name,
@@ -235,11 +239,11 @@ func (s *Store) writeArticles(ctx context.Context, tx bun.Tx, added, locked []*a
 	if err != nil {
 		return err
 	}
-	return s.noteChanges(ctx, tx, slices.Concat(added, locked), bulk)
+	return s.index.noteChanges(ctx, tx, slices.Concat(added, locked), bulk)
 }
 
 // numberArticles gives new articles their numbers.
-func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, added []*articleRow) error {
+func (s *articles) numberArticles(ctx context.Context, tx bun.Tx, added []*articleRow) error {
 	if len(added) == 0 {
 		return nil
 	}
@@ -254,7 +258,7 @@ func (s *Store) numberArticles(ctx context.Context, tx bun.Tx, added []*articleR
 }
 
 // Article returns an article; NotFound if the scope has none of this id.
-func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (a waypost.Article, err error) {
+func (s *articles) Article(ctx context.Context, sc waypost.Scope, id string) (a waypost.Article, err error) {
 	defer wrap(&err, "load article %s", clip(id))
 	var row articleRow
 	if err := scanByID(ctx, s.r.NewSelect().Model(&row), sc, "article", id); err != nil {
@@ -267,7 +271,7 @@ func (s *Store) Article(ctx context.Context, sc waypost.Scope, id string) (a way
 // sees the article while nobody else can change it; it may run again, and its error
 // ends the deletion and is returned. NotFound if the scope has none of this id. The
 // tenant stays the organisation's.
-func (s *Store) DeleteArticle(ctx context.Context, by waypost.Caller, id string, check func(waypost.Article) error) (err error) {
+func (s *articles) DeleteArticle(ctx context.Context, by waypost.Caller, id string, check func(waypost.Article) error) (err error) {
 	defer wrap(&err, "delete article %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -290,11 +294,11 @@ func (s *Store) DeleteArticle(ctx context.Context, by waypost.Caller, id string,
 		if _, err := tx.NewDelete().Model(row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "article.delete", a.ID, auditedArticle(a), nil); err != nil {
+		if err := s.audit.add(ctx, tx, author, "article.delete", a.ID, auditedArticle(a), nil); err != nil {
 			return err
 		}
 		row.Revision++
-		return s.noteChanges(ctx, tx, []*articleRow{row}, false)
+		return s.index.noteChanges(ctx, tx, []*articleRow{row}, false)
 	})
 }
 
@@ -307,7 +311,7 @@ type tenantRow struct {
 
 // TenantOrg returns the organisation that a tenant belongs to, in all stages and for
 // good; NotFound if nobody has written an article of it.
-func (s *Store) TenantOrg(ctx context.Context, tenantID string) (string, error) {
+func (s *articles) TenantOrg(ctx context.Context, tenantID string) (string, error) {
 	if waypost.IsArticleKey(tenantID) {
 		owners, err := tenantOwners(ctx, s.r, []string{tenantID})
 		if err != nil {
@@ -323,7 +327,7 @@ func (s *Store) TenantOrg(ctx context.Context, tenantID string) (string, error) 
 // CheckTenants is a Conflict if one of the tenants belongs to another organisation
 // than org, with a detail for each such one: target "tenantIds[1]" is the second of
 // them. A tenant without an organisation passes.
-func (s *Store) CheckTenants(ctx context.Context, org string, tenantIDs []string) error {
+func (s *articles) CheckTenants(ctx context.Context, org string, tenantIDs []string) error {
 	known := slices.DeleteFunc(slices.Clone(tenantIDs), func(id string) bool { return !waypost.IsArticleKey(id) })
 	owners, err := tenantOwners(ctx, s.r, known)
 	if err != nil {
@@ -368,13 +372,13 @@ var insertTenants = bulk{
 
 // claimTenants gives org the tenants that are nobody's, and returns whose all of them
 // are then.
-func (s *Store) claimTenants(ctx context.Context, tx bun.Tx, org string, ids []string) (map[string]string, error) {
+func (s *articles) claimTenants(ctx context.Context, tx bun.Tx, org string, ids []string) (map[string]string, error) {
 	owners, err := tenantOwners(ctx, tx, ids)
 	if err != nil {
 		return nil, err
 	}
 	free := slices.DeleteFunc(distinct(ids), func(id string) bool { return owners[id] != "" })
-	err = insertTenants.apply(ctx, s, tx, len(free), func(i int) []any { return []any{free[i], org} }, func(i int) { owners[free[i]] = org })
+	err = insertTenants.apply(ctx, s.db, tx, len(free), func(i int) []any { return []any{free[i], org} }, func(i int) { owners[free[i]] = org })
 	if err != nil {
 		return nil, err
 	}

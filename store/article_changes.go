@@ -35,10 +35,10 @@ var insertChanges = bulk{
 
 // noteChanges notes, in the transaction that changes articles, that the index has
 // another revision than they.
-func (s *Store) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleRow, bulk bool) error {
+func (s *index) noteChanges(ctx context.Context, tx bun.Tx, articles []*articleRow, bulk bool) error {
 	articles = slices.SortedFunc(slices.Values(articles), func(x, y *articleRow) int { return cmp.Compare(x.Number, y.Number) })
 	now := stamp{s.time()}
-	return insertChanges.run(ctx, s, tx, len(articles), func(i int) []any {
+	return insertChanges.run(ctx, s.db, tx, len(articles), func(i int) []any {
 		return []any{articles[i].Number, articles[i].Revision, &bulk, now}
 	}, nil)
 }
@@ -51,7 +51,7 @@ const maxIndexBytes = 8 << 20
 // as many as hold about 8 MiB of text together: those of single articles before those
 // of imports, oldest first, what was deferred last. An article may be newer than its
 // Revision, never older.
-func (s *Store) ArticleChanges(ctx context.Context, limit int) (changes []waypost.ArticleChange, err error) {
+func (s *index) ArticleChanges(ctx context.Context, limit int) (changes []waypost.ArticleChange, err error) {
 	defer wrap(&err, "look for changed articles")
 	var due []changeRow
 	now := s.time().UnixMicro()
@@ -75,7 +75,7 @@ func (s *Store) ArticleChanges(ctx context.Context, limit int) (changes []waypos
 
 // indexed reads the articles of the first numbers, as many as maxIndexBytes permits,
 // and says of how many. Deleted articles are missing in the answer.
-func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int64]*waypost.IndexedArticle, read int, err error) {
+func (s *index) indexed(ctx context.Context, numbers []int64) (articles map[int64]*waypost.IndexedArticle, read int, err error) {
 	articles = map[int64]*waypost.IndexedArticle{}
 	if len(numbers) == 0 {
 		return articles, 0, nil
@@ -108,7 +108,7 @@ func (s *Store) indexed(ctx context.Context, numbers []int64) (articles map[int6
 // DoneArticleChanges notes that the index holds what ArticleChanges returned: an
 // article that has changed since stays among the changes. mark is the one that the searched
 // generation was given then, 0 if none. Conflict if holder does not hold the index.
-func (s *Store) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) (err error) {
+func (s *index) DoneArticleChanges(ctx context.Context, holder string, done []waypost.ArticleChange, mark int64) (err error) {
 	defer wrap(&err, "note that articles are in the index")
 	if len(done) == 0 {
 		return nil
@@ -165,7 +165,7 @@ var deferChanges = bulk{
 // DeferArticleChanges has ArticleChanges return changes that the index has refused again later:
 // after a second, and twice as long after each further try, up to an hour. An article
 // that has changed since is due at once. Conflict if holder does not hold the index.
-func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) (err error) {
+func (s *index) DeferArticleChanges(ctx context.Context, holder string, failed []waypost.ArticleChange) (err error) {
 	defer wrap(&err, "defer articles")
 	if len(failed) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 			return err
 		}
 		now := s.time()
-		return deferChanges.run(ctx, s, tx, len(failed), func(i int) []any {
+		return deferChanges.run(ctx, s.db, tx, len(failed), func(i int) []any {
 			c := failed[i]
 			return []any{c.Number, c.Revision, c.Tries + 1, stamp{now.Add(changeDelay(c.Tries))}}
 		}, nil)
@@ -184,7 +184,7 @@ func (s *Store) DeferArticleChanges(ctx context.Context, holder string, failed [
 
 // PendingArticleChanges returns how many articles the index may not hold as they are,
 // and since when the oldest of them; the zero time if there is none.
-func (s *Store) PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error) {
+func (s *index) PendingArticleChanges(ctx context.Context) (n int, oldest time.Time, err error) {
 	var row struct {
 		N      int   `bun:"n"`
 		Oldest stamp `bun:"oldest"`

@@ -27,10 +27,12 @@ type articleLine struct {
 // one of another organisation's tenant fail by themselves. An error of rows ends it
 // and is returned; what was stored before stays, so that the same import can be sent
 // again. The index gets them after the articles that were put alone.
-func (s *Store) ImportArticles(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.ArticleRow, error]) (done waypost.ArticleImport, err error) {
+func (s *articles) ImportArticles(
+	ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.ArticleRow, error],
+) (done waypost.ArticleImport, err error) {
 	defer wrap(&err, "import articles")
 	sc, author := by.Within()
-	entry, err := s.newAudit(author, "article.import", "articles", nil, nil)
+	entry, err := s.audit.newAudit(author, "article.import", "articles", nil, nil)
 	if err != nil {
 		return done, err
 	}
@@ -59,7 +61,9 @@ func newArticleLine(sc waypost.Scope, row waypost.ArticleRow) (line articleLine,
 
 // importArticles stores a batch and returns the result so far, of which done is that
 // before it. The last batch keeps the answer.
-func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *auditRow, batch []articleLine, done waypost.ArticleImport, last bool) (result waypost.ArticleImport, err error) {
+func (s *articles) importArticles(
+	ctx context.Context, sc waypost.Scope, entry *auditRow, batch []articleLine, done waypost.ArticleImport, last bool,
+) (result waypost.ArticleImport, err error) {
 	err = retryWhile(errRaced, func() error {
 		return s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
 			result = done
@@ -76,7 +80,7 @@ func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *aud
 			if !last {
 				return nil
 			}
-			return s.keepResult(ctx, tx, result)
+			return s.idempotency.keepResult(ctx, tx, result)
 		})
 	})
 	return result, err
@@ -84,7 +88,7 @@ func (s *Store) importArticles(ctx context.Context, sc waypost.Scope, entry *aud
 
 // importBatch stores the articles of a batch that have no fault, and adds what became of each line to
 // result. Of two lines with one id the later one counts. errRaced as of writeArticles.
-func (s *Store) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []articleLine, result *waypost.ArticleImport) error {
+func (s *articles) importBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []articleLine, result *waypost.ArticleImport) error {
 	var ids, tenants []string
 	for i := range batch {
 		if l := &batch[i]; l.fault == nil {
@@ -148,7 +152,7 @@ var lockArticlesQuery = dialects{
 
 // lockArticles locks those articles that are there, in the order of their ids, and
 // returns what of them an article that replaces one keeps.
-func (s *Store) lockArticles(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) (map[string]*articleRow, error) {
+func (s *articles) lockArticles(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) (map[string]*articleRow, error) {
 	present := map[string]*articleRow{}
 	if len(ids) == 0 {
 		return present, nil

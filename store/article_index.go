@@ -59,7 +59,7 @@ func (r *indexRow) open() bool {
 
 // RequestReindex asks for a reindex, which whoever holds the index begins. One that
 // was asked for or runs is returned as it is.
-func (s *Store) RequestReindex(ctx context.Context, by waypost.Caller) (reindex waypost.Reindex, err error) {
+func (s *index) RequestReindex(ctx context.Context, by waypost.Caller) (reindex waypost.Reindex, err error) {
 	defer wrap(&err, "request a reindex")
 	_, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -73,18 +73,18 @@ func (s *Store) RequestReindex(ctx context.Context, by waypost.Caller) (reindex 
 			if _, err := tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
 				return err
 			}
-			if err := s.audit(ctx, tx, author, "article.reindex", "articles", nil, nil); err != nil {
+			if err := s.audit.add(ctx, tx, author, "article.reindex", "articles", nil, nil); err != nil {
 				return err
 			}
 		}
 		reindex = row.reindex()
-		return s.keepResult(ctx, tx, reindex)
+		return s.idempotency.keepResult(ctx, tx, reindex)
 	})
 	return reindex, err
 }
 
 // Reindex returns the last reindex as it stands; NotFound if there was none.
-func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
+func (s *index) Reindex(ctx context.Context) (waypost.Reindex, error) {
 	row, err := s.indexRow(ctx)
 	if err == nil && row.Status == "" {
 		err = waypost.Errorf(waypost.CodeNotFound, "", "there was no reindex")
@@ -93,19 +93,19 @@ func (s *Store) Reindex(ctx context.Context) (waypost.Reindex, error) {
 }
 
 // ArticleIndex returns how the search index stands.
-func (s *Store) ArticleIndex(ctx context.Context) (waypost.ArticleIndex, error) {
+func (s *index) ArticleIndex(ctx context.Context) (waypost.ArticleIndex, error) {
 	row, err := s.indexRow(ctx)
 	return row.index(), err
 }
 
 // Installation returns an id that no other database has, and this one always.
-func (s *Store) Installation(ctx context.Context) (id string, err error) {
+func (s *index) Installation(ctx context.Context) (id string, err error) {
 	defer wrap(&err, "name the installation")
 	row, err := s.indexRow(ctx)
 	if err != nil || row.Installation != "" {
 		return row.Installation, err
 	}
-	row, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+	row, err = updateOnly(ctx, s.db, "ai", func(r *indexRow) (bool, error) {
 		if r.Installation != "" {
 			return false, nil
 		}
@@ -115,20 +115,20 @@ func (s *Store) Installation(ctx context.Context) (id string, err error) {
 	return row.Installation, err
 }
 
-func (s *Store) indexRow(ctx context.Context) (row indexRow, err error) {
+func (s *index) indexRow(ctx context.Context) (row indexRow, err error) {
 	defer wrap(&err, "look how the search index stands")
 	err = s.r.NewSelect().Model(&row).Scan(ctx)
 	return row, err
 }
 
-func (s *Store) lockIndexRow(ctx context.Context, tx bun.Tx) (row indexRow, err error) {
+func (s *index) lockIndexRow(ctx context.Context, tx bun.Tx) (row indexRow, err error) {
 	err = s.lock(tx.NewSelect().Model(&row), "ai").Scan(ctx)
 	return row, err
 }
 
 // lockIndex keeps others from taking the index over until the transaction ends.
 // Conflict if holder does not hold it.
-func (s *Store) lockIndex(ctx context.Context, tx bun.Tx, holder string) (indexRow, error) {
+func (s *index) lockIndex(ctx context.Context, tx bun.Tx, holder string) (indexRow, error) {
 	row, err := s.lockIndexRow(ctx, tx)
 	if err == nil {
 		err = row.checkHolder(holder)
@@ -152,7 +152,9 @@ func (r *indexRow) checkHolder(holder string) error {
 // takes it from one that had the same. Each time that it gets another holder its epoch
 // rises. It can be called often: it writes only where something is to change, and not
 // for a hold that lasts long enough.
-func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exclusive bool, ttl time.Duration) (ix waypost.ArticleIndex, held bool, err error) {
+func (s *index) HoldArticleIndex(
+	ctx context.Context, holder, engine string, exclusive bool, ttl time.Duration,
+) (ix waypost.ArticleIndex, held bool, err error) {
 	decide := func(r *indexRow) (held, renew bool) {
 		left := r.HeldUntil.Sub(s.time())
 		switch {
@@ -172,7 +174,7 @@ func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exc
 		return row.index(), held, nil
 	}
 	defer wrap(&err, "hold the search index")
-	row, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+	row, err = updateOnly(ctx, s.db, "ai", func(r *indexRow) (bool, error) {
 		if held, renew = decide(r); !renew {
 			return false, nil
 		}
@@ -186,9 +188,9 @@ func (s *Store) HoldArticleIndex(ctx context.Context, holder, engine string, exc
 }
 
 // ReleaseArticleIndex gives the index back, if holder holds it.
-func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) (err error) {
+func (s *index) ReleaseArticleIndex(ctx context.Context, holder string) (err error) {
 	defer wrap(&err, "release the search index")
-	_, err = updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+	_, err = updateOnly(ctx, s.db, "ai", func(r *indexRow) (bool, error) {
 		if r.Holder != holder {
 			return false, nil
 		}
@@ -200,8 +202,8 @@ func (s *Store) ReleaseArticleIndex(ctx context.Context, holder string) (err err
 
 // updateIndex changes the row of the index for its holder: change tells whether there is
 // something to write.
-func (s *Store) updateIndex(ctx context.Context, holder string, change func(*indexRow) bool) error {
-	_, err := updateOnly(ctx, s, "ai", func(r *indexRow) (bool, error) {
+func (s *index) updateIndex(ctx context.Context, holder string, change func(*indexRow) bool) error {
+	_, err := updateOnly(ctx, s.db, "ai", func(r *indexRow) (bool, error) {
 		if err := r.checkHolder(holder); err != nil {
 			return false, err
 		}
@@ -214,7 +216,7 @@ func (s *Store) updateIndex(ctx context.Context, holder string, change func(*ind
 // for the reindex that was asked for or runs, else for a new one. Where the holder
 // writes another engine than the one whose generations SQL knows, it forgets those:
 // they miss changes from now on. Conflict if holder does not hold the index.
-func (s *Store) BeginReindex(ctx context.Context, holder, generation string) (err error) {
+func (s *index) BeginReindex(ctx context.Context, holder, generation string) (err error) {
 	defer wrap(&err, "begin a reindex")
 	total, err := s.r.NewSelect().Model((*articleRow)(nil)).Count(ctx)
 	if err != nil {
@@ -239,7 +241,7 @@ func (s *Store) BeginReindex(ctx context.Context, holder, generation string) (er
 // higher than after, by number: at most limit, and as many as hold about 8 MiB of text
 // together; none after the last. An article that is stored at the same time may be
 // missing, but then it is among ArticleChanges.
-func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) (page []waypost.IndexedArticle, err error) {
+func (s *index) ReindexPage(ctx context.Context, after int64, limit int) (page []waypost.IndexedArticle, err error) {
 	defer wrap(&err, "load articles")
 	for {
 		var numbers []int64
@@ -263,7 +265,7 @@ func (s *Store) ReindexPage(ctx context.Context, after int64, limit int) (page [
 // AdvanceReindex notes that the generation holds the articles up to cursor, and that
 // these were so many more. A second call changes nothing. Conflict if holder does not
 // hold the index.
-func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) (err error) {
+func (s *index) AdvanceReindex(ctx context.Context, holder string, cursor int64, processed int) (err error) {
 	defer wrap(&err, "note the place of the reindex")
 	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if r.Building == "" || cursor <= r.Cursor {
@@ -278,7 +280,7 @@ func (s *Store) AdvanceReindex(ctx context.Context, holder string, cursor int64,
 // FinishReindex notes that searches use the generation that was filled, on engine,
 // and which mark it has, and that the reindex has succeeded. A second call changes
 // nothing. Conflict if holder does not hold the index.
-func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark int64) (err error) {
+func (s *index) FinishReindex(ctx context.Context, holder, engine string, mark int64) (err error) {
 	defer wrap(&err, "finish the reindex")
 	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if r.Building == "" {
@@ -293,7 +295,7 @@ func (s *Store) FinishReindex(ctx context.Context, holder, engine string, mark i
 // FailReindex ends the reindex that was asked for or runs, if there is one, as failed;
 // message says why, without data of an article. Conflict if holder does not hold the
 // index.
-func (s *Store) FailReindex(ctx context.Context, holder, message string) (err error) {
+func (s *index) FailReindex(ctx context.Context, holder, message string) (err error) {
 	defer wrap(&err, "end the reindex")
 	return s.updateIndex(ctx, holder, func(r *indexRow) bool {
 		if !r.open() {

@@ -48,7 +48,7 @@ type fields map[string]any
 
 // newAudit makes the entry of a change by an author, nil without one. before and after are
 // what there was and is, nil for nothing; two that do not differ are no change, and give nil.
-func (s *Store) newAudit(by *waypost.Author, action, target string, before, after any) (*auditRow, error) {
+func (s *audit) newAudit(by *waypost.Author, action, target string, before, after any) (*auditRow, error) {
 	if by == nil {
 		return nil, nil
 	}
@@ -72,7 +72,7 @@ func (s *Store) newAudit(by *waypost.Author, action, target string, before, afte
 }
 
 // audit writes the entry of a change into its transaction.
-func (s *Store) audit(ctx context.Context, tx bun.Tx, by *waypost.Author, action, target string, before, after any) error {
+func (s *audit) add(ctx context.Context, tx bun.Tx, by *waypost.Author, action, target string, before, after any) error {
 	row, err := s.newAudit(by, action, target, before, after)
 	if err != nil {
 		return err
@@ -104,7 +104,9 @@ func (r *auditRow) update(ctx context.Context, tx bun.Tx, sofar fields) error {
 }
 
 // auditLead is audit for a lead, of which it tells the names of the members that changed.
-func (s *Store) auditLead(ctx context.Context, tx bun.Tx, by *waypost.Author, action string, id int64, before, after *waypost.LeadFields) error {
+func (s *audit) auditLead(
+	ctx context.Context, tx bun.Tx, by *waypost.Author, action string, id int64, before, after *waypost.LeadFields,
+) error {
 	names, err := waypost.LeadChange(before, after)
 	if err != nil || len(names) == 0 {
 		return err
@@ -113,21 +115,23 @@ func (s *Store) auditLead(ctx context.Context, tx bun.Tx, by *waypost.Author, ac
 	if after == nil {
 		was, became = became, was
 	}
-	return s.audit(ctx, tx, by, action, strconv.FormatInt(id, 10), was, became)
+	return s.add(ctx, tx, by, action, strconv.FormatInt(id, 10), was, became)
 }
 
 // RecordAudit writes an entry for what changes nothing in the database: an export that
 // begins, a test message, a token.
-func (s *Store) RecordAudit(ctx context.Context, by waypost.Author, action, target string, after any) (err error) {
+func (s *audit) RecordAudit(ctx context.Context, by waypost.Author, action, target string, after any) (err error) {
 	defer wrap(&err, "record %s", action)
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		return s.audit(ctx, tx, &by, action, target, nil, after)
+		return s.add(ctx, tx, &by, action, target, nil, after)
 	})
 }
 
 // ListAudit returns the entries of the scope that match the filter, newest first. Actors who are users
 // are named, and filtered, by their e-mail address, or else by their id.
-func (s *Store) ListAudit(ctx context.Context, sc waypost.Scope, f waypost.AuditFilter, page waypost.Page) (_ []waypost.AuditEntry, err error) {
+func (s *auditLog) ListAudit(
+	ctx context.Context, sc waypost.Scope, f waypost.AuditFilter, page waypost.Page,
+) (_ []waypost.AuditEntry, err error) {
 	defer wrap(&err, "list the audit log")
 	var rows []auditRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page)
@@ -136,7 +140,7 @@ func (s *Store) ListAudit(ctx context.Context, sc waypost.Scope, f waypost.Audit
 	}
 	if f.Actor != "" {
 		actors := []string{cleanText(f.Actor)}
-		u, err := s.UserByEmail(ctx, sc.Org, f.Actor)
+		u, err := s.users.UserByEmail(ctx, sc.Org, f.Actor)
 		if err == nil {
 			actors = append(actors, u.ID)
 		} else if waypost.CodeOf(err) != waypost.CodeNotFound {
@@ -167,18 +171,18 @@ func firstAudit(at time.Time) string {
 }
 
 // auditPage lists entries that are over, oldest first.
-func (s *Store) auditPage(p sweepPlace) *bun.SelectQuery {
+func (s *audit) auditPage(p sweepPlace) *bun.SelectQuery {
 	return s.r.NewSelect().TableExpr("audit").ColumnExpr("id, 0 AS number, TRUE AS is_over").
 		Where("id > ? AND id < ?", p.ID, waypost.FirstID(waypost.PrefixAudit, p.before().Time)).Order("id").Limit(s.sweepPage())
 }
 
-func (s *Store) dropAudit(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *audit) dropAudit(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	return affected(tx.NewDelete().Model((*auditRow)(nil)).Where("id IN (?)", bun.List(idsOf(rows))).Exec(ctx))
 }
 
 // auditWebhook is audit for a webhook, the secrets of which it shows as set or replaced.
 // before or after can be nil.
-func (s *Store) auditWebhook(ctx context.Context, tx bun.Tx, by *waypost.Author, action string, before, after *waypost.Webhook) error {
+func (s *audit) auditWebhook(ctx context.Context, tx bun.Tx, by *waypost.Author, action string, before, after *waypost.Webhook) error {
 	if by == nil {
 		return nil
 	}
@@ -195,7 +199,7 @@ func (s *Store) auditWebhook(ctx context.Context, tx bun.Tx, by *waypost.Author,
 		b.show(i, was)
 		a.show(i, is)
 	}
-	return s.audit(ctx, tx, by, action, cmp.Or(b.id, a.id), b.object(), a.object())
+	return s.add(ctx, tx, by, action, cmp.Or(b.id, a.id), b.object(), a.object())
 }
 
 // webhookSide is a webhook before or after a change; the zero one is none.

@@ -40,13 +40,13 @@ type versionKey struct {
 const maxVersions = 100
 
 // versionOf loads a journey version of any scope.
-func (s *Store) versionOf(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
+func (s *cohorts) versionOf(ctx context.Context, key versionKey) (waypost.JourneyVersion, error) {
 	return s.versionIn(ctx, s.r, key)
 }
 
 // versionIn is versionOf by a transaction or a pool: a transaction that waited for another
 // connection could wait for itself.
-func (s *Store) versionIn(ctx context.Context, db bun.IDB, key versionKey) (waypost.JourneyVersion, error) {
+func (s *cohorts) versionIn(ctx context.Context, db bun.IDB, key versionKey) (waypost.JourneyVersion, error) {
 	if v, known := s.versions.Get(key); known {
 		return v, nil
 	}
@@ -75,7 +75,7 @@ func loadVersion(ctx context.Context, db bun.IDB, key versionKey) (waypost.Journ
 // ClaimLaunchCohorts takes up to limit cohorts that launches made ready and
 // nobody has claimed yet, oldest first. Concurrent calls never take the same one,
 // and none waits for another.
-func (s *Store) ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error) {
+func (s *cohorts) ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Cohort, error) {
 	cohorts, err := s.claimCohorts(ctx, limit, func(q *bun.SelectQuery) *bun.SelectQuery {
 		return q.Where("claimed_at IS NULL").Order("accepted_at", "id")
 	})
@@ -88,7 +88,7 @@ func (s *Store) ClaimLaunchCohorts(ctx context.Context, limit int) ([]waypost.Co
 // StaleCohorts returns up to limit cohorts that were claimed before the given
 // time and not marked as started since: their pump may have ended in between. It
 // stamps their claim anew, so that of two sweepers one gets them.
-func (s *Store) StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error) {
+func (s *cohorts) StaleCohorts(ctx context.Context, claimedBefore time.Time, limit int) ([]waypost.Cohort, error) {
 	cohorts, err := s.claimCohorts(ctx, limit, func(q *bun.SelectQuery) *bun.SelectQuery {
 		return q.Where("started_at IS NULL AND claimed_at < ?", stamp{claimedBefore}).Order("claimed_at", "id")
 	})
@@ -99,7 +99,7 @@ func (s *Store) StaleCohorts(ctx context.Context, claimedBefore time.Time, limit
 }
 
 // claimCohorts stamps the claim of up to limit cohorts that which selects.
-func (s *Store) claimCohorts(ctx context.Context, limit int, which func(*bun.SelectQuery) *bun.SelectQuery) ([]waypost.Cohort, error) {
+func (s *cohorts) claimCohorts(ctx context.Context, limit int, which func(*bun.SelectQuery) *bun.SelectQuery) ([]waypost.Cohort, error) {
 	// Without a lock first: an idle pump costs one read.
 	found, err := which(s.r.NewSelect().Model((*cohortRow)(nil)).Column("id")).Limit(1).Exists(ctx)
 	if err != nil || !found {
@@ -140,7 +140,7 @@ func (s *Store) claimCohorts(ctx context.Context, limit int, which func(*bun.Sel
 // cohorts'): enrollments of them that are still pending are running from now on. A
 // second call changes nothing. NotFound if there is no such cohort; the others
 // are marked nevertheless.
-func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
+func (s *cohorts) MarkStarted(ctx context.Context, cohortIDs ...string) error {
 	if len(cohortIDs) == 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (s *Store) MarkStarted(ctx context.Context, cohortIDs ...string) error {
 }
 
 // markStarted marks those cohorts that are not yet and counts them.
-func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err error) {
+func (s *cohorts) markStarted(ctx context.Context, ids []string) (marked int, err error) {
 	if s.inOneStatement() {
 		return s.markStartedInOneStatement(ctx, ids)
 	}
@@ -189,7 +189,7 @@ func (s *Store) markStarted(ctx context.Context, ids []string) (marked int, err 
 
 // markStartedInOneStatement locks the cohorts in the order of their ids, as everybody
 // locks them; the sum keeps it from planning to read all that have not started.
-func (s *Store) markStartedInOneStatement(ctx context.Context, ids []string) (marked int, err error) {
+func (s *cohorts) markStartedInOneStatement(ctx context.Context, ids []string) (marked int, err error) {
 	for try := 1; ; try++ {
 		rows, err := s.query(ctx, nil, `WITH l AS MATERIALIZED (
 			SELECT id FROM cohorts WHERE id = ANY ($1::text[]) AND (started_at + 0) IS NULL ORDER BY id FOR NO KEY UPDATE),
@@ -208,7 +208,7 @@ var sizeCohorts = bulk{table: "cohorts AS c", columns: []string{"id text", "size
 
 // leaveCohorts notes how many enrollments have left which cohorts, and deletes cohorts without
 // members: only members ask when their cohort was started. On SQLite it does nothing (see dropsCohorts).
-func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int) error {
+func (s *cohorts) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int) error {
 	if len(left) == 0 || !s.dropsCohorts() {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (s *Store) leaveCohorts(ctx context.Context, tx bun.Tx, left map[string]int
 			return fmt.Errorf("delete cohorts: %w", err)
 		}
 	}
-	return sizeCohorts.run(ctx, s, tx, len(rows), func(i int) []any {
+	return sizeCohorts.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		return []any{rows[i].ID, rows[i].Size - left[rows[i].ID]}
 	}, nil)
 }

@@ -15,7 +15,7 @@ import (
 // later call finds that their claim was made before the given time. Concurrent calls never
 // claim the same enrollment, and none waits for another. It returns nil if nothing is left
 // to claim.
-func (s *Store) ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error) {
+func (s *cohorts) ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (*waypost.Cohort, error) {
 	var others []versionKey
 	free := func(q *bun.SelectQuery) *bun.SelectQuery {
 		withoutCohort(q).Where("(claimed_at IS NULL OR claimed_at < ?)", stamp{claimedBefore}).Order("id")
@@ -46,7 +46,9 @@ func (s *Store) ClaimEnrollments(ctx context.Context, claimedBefore time.Time) (
 }
 
 // claimOf claims free enrollments of a version.
-func (s *Store) claimOf(ctx context.Context, key versionKey, free func(*bun.SelectQuery) *bun.SelectQuery) (claimed waypost.Cohort, err error) {
+func (s *cohorts) claimOf(
+	ctx context.Context, key versionKey, free func(*bun.SelectQuery) *bun.SelectQuery,
+) (claimed waypost.Cohort, err error) {
 	if claimed.Version, err = s.versionOf(ctx, key); err != nil {
 		return claimed, err
 	}
@@ -70,7 +72,7 @@ func (s *Store) claimOf(ctx context.Context, key versionKey, free func(*bun.Sele
 // cohort of somebody who claimed them later; a cohort without members was not formed. The
 // workflow gets notices of those that were ended early, or ordered to another version, before
 // it existed.
-func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error) {
+func (s *cohorts) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost.Cohort, error) {
 	ids := mapped(claimed.Members, func(m waypost.CohortMember) string { return m.EnrollmentID })
 	key := versionKey{JourneyID: claimed.Version.JourneyID, Version: claimed.Version.Version}
 	cohort := waypost.Cohort{Version: claimed.Version}
@@ -111,7 +113,7 @@ func (s *Store) FormCohort(ctx context.Context, claimed waypost.Cohort) (waypost
 		if err != nil {
 			return err
 		}
-		return s.notify(ctx, tx, noticesOf(uninformed, true), false)
+		return s.notices.notify(ctx, tx, noticesOf(uninformed, true), false)
 	})
 	if err != nil {
 		return waypost.Cohort{}, fmt.Errorf("form a cohort of journey %s: %w", key.JourneyID, err)

@@ -45,13 +45,13 @@ type holdRow struct {
 // then; its launches get cancels of their own. It is one indexed query, and a second one
 // where a journey was ever canceled (and, rarely, one where hundreds of neighbours have
 // controls).
-func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (controls map[string]waypost.Controls, err error) {
+func (s *controls) Controls(ctx context.Context, of waypost.ControlTargets) (controls map[string]waypost.Controls, err error) {
 	defer wrap(&err, "load controls")
 	var rows []controlRow
 	if len(of.EnrollmentIDs) > 1 {
 		rows, err = controlRows(ctx, s.r, of, false)
 	} else { // planning would take longer than reading
-		rows, err = rowsByID[controlRow](ctx, s, "target", append([]string{of.JourneyID, of.LaunchID}, of.EnrollmentIDs...))
+		rows, err = rowsByID[controlRow](ctx, s.db, "target", append([]string{of.JourneyID, of.LaunchID}, of.EnrollmentIDs...))
 	}
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Store) Controls(ctx context.Context, of waypost.ControlTargets) (contro
 
 // controlsOf is Controls within a transaction. The id of a launch can stand among the
 // EnrollmentIDs: it gets the controls of the launch and the pauses of the journey.
-func (s *Store) controlsOf(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
+func (s *controls) controlsOf(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
 	rows, err := controlRows(ctx, tx, of, false)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Store) controlsOf(ctx context.Context, tx bun.Tx, of waypost.ControlTar
 
 // stopped tells which enrollments are paused now, canceled or exited. An attempt that is
 // opened while the pause is not committed yet counts as begun before it.
-func (s *Store) stopped(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]bool, error) {
+func (s *controls) stopped(ctx context.Context, tx bun.Tx, of waypost.ControlTargets) (map[string]bool, error) {
 	rows, err := controlRows(ctx, tx, of, true)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,9 @@ func inOrder(rows []controlRow) []controlRow {
 }
 
 // byEnrollment says which controls count for which enrollment.
-func (s *Store) byEnrollment(ctx context.Context, db bun.IDB, rows []controlRow, of waypost.ControlTargets) (map[string]waypost.Controls, error) {
+func (s *controls) byEnrollment(
+	ctx context.Context, db bun.IDB, rows []controlRow, of waypost.ControlTargets,
+) (map[string]waypost.Controls, error) {
 	controls := map[string]waypost.Controls{}
 	if len(rows) == 0 {
 		return controls, nil
@@ -169,7 +171,7 @@ func (s *Store) byEnrollment(ctx context.Context, db bun.IDB, rows []controlRow,
 // Hold registers a workflow for a notice when a paused target is resumed, and returns the
 // targets that are paused at this moment. A workflow that gets none back must look at the
 // controls again: the pause has just ended.
-func (s *Store) Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error) {
+func (s *controls) Hold(ctx context.Context, workflowID string, targets []string) (held []string, err error) {
 	defer wrap(&err, "hold workflow %s", workflowID)
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		held, err = s.hold(ctx, tx, workflowID, targets)
@@ -181,7 +183,7 @@ func (s *Store) Hold(ctx context.Context, workflowID string, targets []string) (
 // hold locks the pauses that it sees open: a resume of one of them waits for this
 // transaction and then finds the workflow, or this waits for the resume and then
 // finds no pause.
-func (s *Store) hold(ctx context.Context, tx bun.Tx, workflowID string, targets []string) ([]string, error) {
+func (s *controls) hold(ctx context.Context, tx bun.Tx, workflowID string, targets []string) ([]string, error) {
 	if len(targets) == 0 {
 		return nil, nil
 	}
@@ -207,11 +209,11 @@ type decision struct {
 	before, after any
 }
 
-func (s *Store) pausing() decision {
+func (s *controls) pausing() decision {
 	return decision{"pause", s.pause, nil, fields{"status": waypost.EnrollmentPaused}}
 }
 
-func (s *Store) pause(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error) {
+func (s *controls) pause(ctx context.Context, tx bun.Tx, targets []string) (changed bool, err error) {
 	rows := mapped(targets, func(target string) controlRow {
 		return controlRow{Target: target, Kind: waypost.ControlPause, From: stamp{s.time()}}
 	})
@@ -221,7 +223,7 @@ func (s *Store) pause(ctx context.Context, tx bun.Tx, targets []string) (changed
 
 // resumption ends the pauses of targets, where there are some, and tells the workflows that
 // wait for that.
-func (s *Store) resumption(shift bool) decision {
+func (s *controls) resumption(shift bool) decision {
 	delays := "skip"
 	if shift {
 		delays = "shift"
@@ -238,11 +240,11 @@ func (s *Store) resumption(shift bool) decision {
 	}, fields{"status": waypost.EnrollmentPaused}, fields{"elapsedDelays": delays}}
 }
 
-func (s *Store) cancellation(carryOut func(context.Context, bun.Tx, []string) (bool, error)) decision {
+func (s *controls) cancellation(carryOut func(context.Context, bun.Tx, []string) (bool, error)) decision {
 	return decision{"cancel", carryOut, nil, fields{"status": waypost.EnrollmentCanceled}}
 }
 
-func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool) (changed bool, err error) {
+func (s *controls) resume(ctx context.Context, tx bun.Tx, target string, shift bool) (changed bool, err error) {
 	now := stamp{s.time()}
 	n, err := affected(tx.NewUpdate().Model((*controlRow)(nil)).
 		Set("until_at = CASE WHEN from_at > ? THEN from_at ELSE ? END", now, now). // clocks of processes disagree
@@ -266,36 +268,36 @@ func (s *Store) resume(ctx context.Context, tx bun.Tx, target string, shift bool
 
 // PauseEnrollment pauses an enrollment; one that is paused stays so. NotFound if
 // the scope has none of this id, Conflict if it has ended.
-func (s *Store) PauseEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, by, id, s.pausing())
+func (s *enrollments) PauseEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
+	return s.controlEnrollment(ctx, by, id, s.controls.pausing())
 }
 
 // ResumeEnrollment ends the pause of an enrollment, but not one of its launch or
 // its journey; shift is waypost.Control's. One that is not paused stays as it is.
 // NotFound if the scope has none of this id, Conflict if it has ended.
-func (s *Store) ResumeEnrollment(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Enrollment, error) {
-	return s.controlEnrollment(ctx, by, id, s.resumption(shift))
+func (s *enrollments) ResumeEnrollment(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Enrollment, error) {
+	return s.controlEnrollment(ctx, by, id, s.controls.resumption(shift))
 }
 
 // controlEnrollment applies a decision to an enrollment; Conflict if the enrollment has ended.
-func (s *Store) controlEnrollment(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Enrollment, error) {
+func (s *enrollments) controlEnrollment(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Enrollment, error) {
 	sc, author := by.Within()
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.enrollmentRow(ctx, tx, sc, id)
+		row, err := s.controls.enrollmentRow(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
 		if !row.EndedAt.IsZero() {
 			return endedConflict(waypost.EnrollmentStatus(row.Status))
 		}
-		controls, err := s.controlsOf(ctx, tx, waypost.ControlTargets{JourneyID: row.JourneyID, LaunchID: text(row.LaunchID), EnrollmentIDs: []string{id}})
+		controls, err := s.controls.controlsOf(ctx, tx, waypost.ControlTargets{JourneyID: row.JourneyID, LaunchID: text(row.LaunchID), EnrollmentIDs: []string{id}})
 		if err != nil {
 			return err
 		}
 		if _, canceled := controls[id].Canceled(); canceled { // and not swept yet
 			return endedConflict(waypost.EnrollmentCanceled)
 		}
-		return s.decide(ctx, tx, author, "enrollment", d, id, id)
+		return s.controls.decide(ctx, tx, author, "enrollment", d, id, id)
 	})
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("%s enrollment %s: %w", d.verb, clip(id), err)
@@ -306,12 +308,12 @@ func (s *Store) controlEnrollment(ctx context.Context, by waypost.Caller, id str
 
 // decide applies a decision to targets, and writes what it changed into the audit log as one of the thing
 // of this kind and id.
-func (s *Store) decide(ctx context.Context, tx bun.Tx, by *waypost.Author, kind string, d decision, id string, targets ...string) error {
+func (s *controls) decide(ctx context.Context, tx bun.Tx, by *waypost.Author, kind string, d decision, id string, targets ...string) error {
 	changed, err := d.carryOut(ctx, tx, targets)
 	if err != nil || !changed {
 		return err
 	}
-	return s.audit(ctx, tx, by, kind+"."+d.verb, id, d.before, d.after)
+	return s.audit.add(ctx, tx, by, kind+"."+d.verb, id, d.before, d.after)
 }
 
 func endedConflict(status waypost.EnrollmentStatus) error {
@@ -319,7 +321,7 @@ func endedConflict(status waypost.EnrollmentStatus) error {
 }
 
 // enrollmentRow reads an enrollment and locks it.
-func (s *Store) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row enrollmentRow, err error) {
+func (s *controls) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row enrollmentRow, err error) {
 	err = scanByID(ctx, s.lock(tx.NewSelect().Model(&row), "e"), sc, "enrollment", id)
 	return row, err
 }
@@ -327,30 +329,30 @@ func (s *Store) enrollmentRow(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 // PauseLaunch pauses a launch and all its enrollments, and the occurrences of one that
 // recurs, which opens none meanwhile; one that is paused stays so. NotFound if the scope
 // has none of this id, Conflict if it has ended.
-func (s *Store) PauseLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, by, id, s.pausing())
+func (s *launches) PauseLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.controls.pausing())
 }
 
 // ResumeLaunch ends the pause of a launch, but not one of its journey or of one of
 // its enrollments; those of its occurrences are ended, if it recurs. shift is
 // waypost.Control's. One that is not paused stays as it is. NotFound if the scope has
 // none of this id, Conflict if it has ended.
-func (s *Store) ResumeLaunch(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, by, id, s.resumption(shift))
+func (s *launches) ResumeLaunch(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.controls.resumption(shift))
 }
 
 // CancelLaunch cancels a launch and all its enrollments: it enrolls nobody more,
 // and SweepCanceled ends the enrollments. One that recurs opens no more occurrences,
 // and those that it has are canceled, too. One that is canceled stays so. NotFound if
 // the scope has none of this id, Conflict if it has completed.
-func (s *Store) CancelLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
-	return s.controlLaunch(ctx, by, id, s.cancellation(s.cancelLaunches))
+func (s *launches) CancelLaunch(ctx context.Context, by waypost.Caller, id string) (waypost.Launch, error) {
+	return s.controlLaunch(ctx, by, id, s.controls.cancellation(s.controls.cancelLaunches))
 }
 
 // controlLaunch applies a decision to a launch and to those of its occurrences that have not ended;
 // Conflict if the launch has ended. Their rows are locked: no step of enrolling their
 // audience is under way then, and no occurrence is opened.
-func (s *Store) controlLaunch(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Launch, error) {
+func (s *launches) controlLaunch(ctx context.Context, by waypost.Caller, id string, d decision) (waypost.Launch, error) {
 	sc, author := by.Within()
 	launch, err := s.Launch(ctx, sc, id)
 	if err != nil {
@@ -364,19 +366,19 @@ func (s *Store) controlLaunch(ctx context.Context, by waypost.Caller, id string,
 			waypost.Errorf(waypost.CodeConflict, "id", "the launch has ended: %s", launch.Status))
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if err := s.lockLaunches(ctx, tx, []string{id}); err != nil {
+		if err := s.controls.lockLaunches(ctx, tx, []string{id}); err != nil {
 			return err
 		}
-		canceled, err := s.canceledLaunches(ctx, tx, []string{id})
+		canceled, err := s.controls.canceledLaunches(ctx, tx, []string{id})
 		switch {
 		case err != nil:
 			return err
 		case len(canceled) == 0:
-			ids, err := s.withOccurrences(ctx, tx, []string{id})
+			ids, err := s.controls.withOccurrences(ctx, tx, []string{id})
 			if err != nil {
 				return err
 			}
-			return s.decide(ctx, tx, author, "launch", d, id, ids...)
+			return s.controls.decide(ctx, tx, author, "launch", d, id, ids...)
 		case d.verb == "cancel":
 			return nil
 		}
@@ -388,12 +390,12 @@ func (s *Store) controlLaunch(ctx context.Context, by waypost.Caller, id string,
 	return s.Launch(ctx, sc, id)
 }
 
-func (s *Store) lockLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
+func (s *controls) lockLaunches(ctx context.Context, tx bun.Tx, ids []string) error {
 	return s.lockRows(ctx, tx.NewSelect().Model((*launchRow)(nil)).Where("id IN (?)", bun.List(ids)).Order("id"), forChange)
 }
 
 // lockLive locks those of the launches (alias l) of a condition that have not ended.
-func (s *Store) lockLive(ctx context.Context, tx bun.Tx, of string, args ...any) (live []string, err error) {
+func (s *controls) lockLive(ctx context.Context, tx bun.Tx, of string, args ...any) (live []string, err error) {
 	err = tx.NewRaw(`SELECT l.id FROM launches AS l WHERE `+of+`
 		AND (l.done_at IS NULL OR EXISTS (SELECT 1 FROM enrollments AS e WHERE e.launch_id = l.id AND e.ended_at IS NULL))
 		AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = l.id AND c.kind = 'cancel') ORDER BY l.id`, args...).Scan(ctx, &live)
@@ -408,7 +410,7 @@ func (s *Store) lockLive(ctx context.Context, tx bun.Tx, of string, args ...any)
 }
 
 // canceledLaunches returns those of the launches that are canceled.
-func (s *Store) canceledLaunches(ctx context.Context, tx bun.Tx, ids []string) (canceled []string, err error) {
+func (s *controls) canceledLaunches(ctx context.Context, tx bun.Tx, ids []string) (canceled []string, err error) {
 	err = tx.NewSelect().Model((*controlRow)(nil)).Column("target").
 		Where("target IN (?) AND kind = 'cancel'", bun.List(ids)).Scan(ctx, &canceled)
 	return canceled, err
@@ -416,7 +418,7 @@ func (s *Store) canceledLaunches(ctx context.Context, tx bun.Tx, ids []string) (
 
 // cancelLaunches notes the cancel of launches whose rows are locked, and tells
 // their own workflows.
-func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (changed bool, err error) {
+func (s *controls) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (changed bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
@@ -437,10 +439,10 @@ func (s *Store) cancelLaunches(ctx context.Context, tx bun.Tx, ids []string) (ch
 	if _, err := tx.NewDelete().Model((*holdRow)(nil)).Where("target IN (?) AND workflow_id = target", bun.List(ids)).Exec(ctx); err != nil {
 		return false, err
 	}
-	if err := s.announceLaunches(ctx, tx, ids, waypost.LaunchCanceled, "CAST(? AS BIGINT)", stamp{now}); err != nil {
+	if err := s.announcements.announceLaunches(ctx, tx, ids, waypost.LaunchCanceled, "CAST(? AS BIGINT)", stamp{now}); err != nil {
 		return false, err
 	}
-	return true, s.notifyWhole(ctx, tx, ids)
+	return true, s.rounds.notifyWhole(ctx, tx, ids)
 }
 
 // sweptCancel is a cancel of a launch or a journey, which SweepCanceled carries out.
@@ -451,32 +453,32 @@ func sweptCancel(target string, at time.Time) controlRow {
 // PauseJourney pauses a journey: all its enrollments and launches, those too that
 // come during the pause. One that is paused stays so, one that is archived stays
 // that. NotFound if the scope has none of this id, Conflict if it is a draft.
-func (s *Store) PauseJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
-	return s.controlJourney(ctx, by, id, waypost.JourneyPaused, s.pausing())
+func (s *journeys) PauseJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
+	return s.controlJourney(ctx, by, id, waypost.JourneyPaused, s.controls.pausing())
 }
 
 // ResumeJourney ends the pause of a journey, but not those of its launches and
 // enrollments; shift is waypost.Control's. One that is active stays so, one that is
 // archived stays that. NotFound if the scope has none of this id, Conflict if it is a
 // draft.
-func (s *Store) ResumeJourney(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Journey, error) {
-	return s.controlJourney(ctx, by, id, waypost.JourneyActive, s.resumption(shift))
+func (s *journeys) ResumeJourney(ctx context.Context, by waypost.Caller, id string, shift bool) (waypost.Journey, error) {
+	return s.controlJourney(ctx, by, id, waypost.JourneyActive, s.controls.resumption(shift))
 }
 
 // CancelJourney cancels the enrollments and launches that a journey has at this
 // moment: SweepCanceled ends them. The journey itself stays as it is. NotFound if
 // the scope has none of this id, Conflict if it is a draft.
-func (s *Store) CancelJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
+func (s *journeys) CancelJourney(ctx context.Context, by waypost.Caller, id string) (waypost.Journey, error) {
 	return s.controlJourney(ctx, by, id, "", decision{verb: "cancel", carryOut: func(ctx context.Context, tx bun.Tx, _ []string) (changed bool, err error) {
 		// Steps of enrolling that are under way end before the cancel's time.
-		live, err := s.lockLive(ctx, tx, "l.journey_id = ?", id)
+		live, err := s.controls.lockLive(ctx, tx, "l.journey_id = ?", id)
 		if err != nil {
 			return false, err
 		}
-		if live, err = s.withOccurrences(ctx, tx, live); err != nil { // that were opened meanwhile
+		if live, err = s.controls.withOccurrences(ctx, tx, live); err != nil { // that were opened meanwhile
 			return false, err
 		}
-		if changed, err = s.cancelLaunches(ctx, tx, live); err != nil {
+		if changed, err = s.controls.cancelLaunches(ctx, tx, live); err != nil {
 			return false, err
 		}
 		newest, uncovered, err := madeSinceCancel(ctx, tx, id)
@@ -505,7 +507,9 @@ func madeSinceCancel(ctx context.Context, tx bun.Tx, journey string) (newest sta
 
 // controlJourney applies a decision to a journey, and gives it the status, unless that is "" or the
 // journey is archived. Conflict if the journey is a draft.
-func (s *Store) controlJourney(ctx context.Context, by waypost.Caller, id string, status waypost.JourneyStatus, d decision) (_ waypost.Journey, err error) {
+func (s *journeys) controlJourney(
+	ctx context.Context, by waypost.Caller, id string, status waypost.JourneyStatus, d decision,
+) (_ waypost.Journey, err error) {
 	defer wrap(&err, "%s journey %s", d.verb, clip(id))
 	sc, author := by.Within()
 	var row journeyRow
@@ -518,7 +522,7 @@ func (s *Store) controlJourney(ctx context.Context, by waypost.Caller, id string
 			return waypost.Errorf(waypost.CodeConflict, "id", "the journey is a draft")
 		}
 		// What still runs of an archived one is controlled; it stays archived.
-		if err := s.decide(ctx, tx, author, "journey", d, id, id); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
+		if err := s.controls.decide(ctx, tx, author, "journey", d, id, id); err != nil || status == "" || status == now || now == waypost.JourneyArchived {
 			return err
 		}
 		return s.setStatus(ctx, tx, &row, status)
@@ -530,7 +534,7 @@ func (s *Store) controlJourney(ctx context.Context, by waypost.Caller, id string
 // deliveries are canceled, save one whose attempt is under way. One that is
 // canceled stays so. NotFound if the scope has none of this id, Conflict if it has
 // ended otherwise.
-func (s *Store) CancelEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
+func (s *enrollments) CancelEnrollment(ctx context.Context, by waypost.Caller, id string) (waypost.Enrollment, error) {
 	sc, author := by.Within()
 	e, _, err := s.Enrollment(ctx, sc, id)
 	if err != nil {
@@ -541,17 +545,17 @@ func (s *Store) CancelEnrollment(ctx context.Context, by waypost.Caller, id stri
 		at, author = *e.EndedAt, nil
 	}
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		canceled, err := s.cancelEach(ctx, tx, []string{id}, at)
+		canceled, err := s.controls.cancelEach(ctx, tx, []string{id}, at)
 		if err != nil {
 			return err
 		}
 		if len(canceled) > 0 {
-			if err := s.audit(ctx, tx, author, "enrollment.cancel", id, nil, fields{"status": waypost.EnrollmentCanceled}); err != nil {
+			if err := s.audit.add(ctx, tx, author, "enrollment.cancel", id, nil, fields{"status": waypost.EnrollmentCanceled}); err != nil {
 				return err
 			}
-			return s.notify(ctx, tx, noticesOf(canceled, true), false)
+			return s.notices.notify(ctx, tx, noticesOf(canceled, true), false)
 		}
-		row, err := s.enrollmentRow(ctx, tx, sc, id)
+		row, err := s.controls.enrollmentRow(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -570,7 +574,7 @@ func (s *Store) CancelEnrollment(ctx context.Context, by waypost.Caller, id stri
 // CancelEnrollments does what CancelEnrollment does for all of the enrollments that have
 // not ended, in one transaction. It is for a workflow that ends before them. It also
 // notifies workflows that an enrollment has moved to; a superfluous notice is harmless.
-func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error) {
+func (s *controls) CancelEnrollments(ctx context.Context, ids []string) (err error) {
 	defer wrap(&err, "cancel %d enrollments", len(ids))
 	if len(ids) == 0 {
 		return nil
@@ -586,19 +590,21 @@ func (s *Store) CancelEnrollments(ctx context.Context, ids []string) (err error)
 		if err != nil {
 			return err
 		}
-		return s.notify(ctx, tx, noticesOf(ended, false), false)
+		return s.notices.notify(ctx, tx, noticesOf(ended, false), false)
 	})
 }
 
 // cancelEach notes a cancel of its own, of the given time, for each of the
 // enrollments that has not ended, and carries it out.
-func (s *Store) cancelEach(ctx context.Context, tx bun.Tx, ids []string, at time.Time) ([]enrollmentRow, error) {
+func (s *controls) cancelEach(ctx context.Context, tx bun.Tx, ids []string, at time.Time) ([]enrollmentRow, error) {
 	return s.endEach(ctx, tx, ids, waypost.EnrollmentCanceled, stamp{at}, func(string) controlRow { return controlRow{Kind: waypost.ControlCancel} })
 }
 
 // endEach notes a control of its own, of the given time, for each of the enrollments that has
 // not ended, and ends it with the status that the control means.
-func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at stamp, control func(id string) controlRow) ([]enrollmentRow, error) {
+func (s *controls) endEach(
+	ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at stamp, control func(id string) controlRow,
+) ([]enrollmentRow, error) {
 	ended, err := s.endEarly(ctx, tx, ids, status, at.Time, "")
 	if err != nil || len(ended) == 0 {
 		return nil, err
@@ -620,8 +626,10 @@ func (s *Store) endEach(ctx context.Context, tx bun.Tx, ids []string, status way
 // and returns them. With a launch, which is canceled, cohorts that no pump has claimed
 // will never start. All transactions lock rows in this order: deliveries, enrollments,
 // entries, waits.
-func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at time.Time, launch string) ([]enrollmentRow, error) {
-	open, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) { q.Where("d.enrollment_id IN (?)", bun.List(ids)) })
+func (s *controls) endEarly(
+	ctx context.Context, tx bun.Tx, ids []string, status waypost.EnrollmentStatus, at time.Time, launch string,
+) ([]enrollmentRow, error) {
+	open, err := s.deliveries.lockUndecided(ctx, tx, func(q *bun.SelectQuery) { q.Where("d.enrollment_id IN (?)", bun.List(ids)) })
 	if err != nil {
 		return nil, err
 	}
@@ -639,7 +647,7 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	}
 	count := tallies{}
 	count.endAll(rows, status, at)
-	if err := s.count(ctx, tx, count); err != nil {
+	if err := s.statistics.count(ctx, tx, count); err != nil {
 		return nil, err
 	}
 	now := stamp{at}
@@ -654,25 +662,25 @@ func (s *Store) endEarly(ctx context.Context, tx bun.Tx, ids []string, status wa
 	if err != nil {
 		return nil, err
 	}
-	if err := s.announceEnds(ctx, tx, live); err != nil {
+	if err := s.announcements.announceEnds(ctx, tx, live); err != nil {
 		return nil, err
 	}
-	if err := s.freeEntries(ctx, tx, ended); err != nil {
+	if err := s.progress.freeEntries(ctx, tx, ended); err != nil {
 		return nil, err
 	}
 	open = slices.DeleteFunc(open, func(d touchpointRow) bool {
 		_, found := slices.BinarySearch(live, d.EnrollmentID)
 		return !found
 	})
-	if err := s.cancelUndecided(ctx, tx, open); err != nil {
+	if err := s.deliveries.cancelUndecided(ctx, tx, open); err != nil {
 		return nil, err
 	}
-	return rows, s.dropWaits(ctx, tx, live)
+	return rows, s.waits.dropWaits(ctx, tx, live)
 }
 
 // retireCohorts keeps the pump from claiming the cohorts of a canceled launch, and takes the
 // enrollments out of a retired cohort: they have no workflow and never will.
-func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, rows []enrollmentRow) error {
+func (s *controls) retireCohorts(ctx context.Context, tx bun.Tx, launch string, rows []enrollmentRow) error {
 	var cohorts []string
 	for _, e := range rows {
 		if e.CohortID != nil {
@@ -709,7 +717,7 @@ func (s *Store) retireCohorts(ctx context.Context, tx bun.Tx, launch string, row
 	if _, err := tx.NewUpdate().Model((*enrollmentRow)(nil)).Set("cohort_id = NULL").Where("id IN (?)", bun.List(out)).Exec(ctx); err != nil {
 		return err
 	}
-	return s.leaveCohorts(ctx, tx, left)
+	return s.cohorts.leaveCohorts(ctx, tx, left)
 }
 
 // noticesOf tells the workflows of enrollments: of each one, or of all of theirs.
@@ -733,7 +741,7 @@ func noticesOf(rows []enrollmentRow, each bool) []waypost.Notice {
 
 // lockUndecided locks those of the deliveries (alias d) that are not final and
 // have no open attempt. Redeliveries have nothing to do with their enrollment.
-func (s *Store) lockUndecided(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) ([]touchpointRow, error) {
+func (s *deliveries) lockUndecided(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) ([]touchpointRow, error) {
 	var rows []touchpointRow
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("enrollment_id", "visit").
 		Where(undecided+" AND d.open_attempt = 0 AND d.round = 1").Order("d.enrollment_id", "d.visit")
@@ -748,8 +756,8 @@ var cancelDelivery = bulk{
 	set:     "deferred_reason = '', deferred_since = NULL, next_attempt_at = NULL",
 }
 
-func (s *Store) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpointRow) error {
-	err := cancelDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
+func (s *deliveries) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpointRow) error {
+	err := cancelDelivery.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		return []any{rows[i].EnrollmentID, rows[i].Visit, string(waypost.DeliveryCanceled)}
 	}, nil)
 	if err != nil {
@@ -760,20 +768,20 @@ func (s *Store) cancelUndecided(ctx context.Context, tx bun.Tx, rows []touchpoin
 
 // CancelDeliveries cancels those of the touchpoints' deliveries that are not final
 // and have no open attempt, but no redelivery.
-func (s *Store) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) (err error) {
+func (s *controls) CancelDeliveries(ctx context.Context, touchpoints []waypost.Touchpoint) (err error) {
 	defer wrap(&err, "cancel %d deliveries", len(touchpoints))
 	if len(touchpoints) == 0 {
 		return nil
 	}
 	return s.writeRows(ctx, len(touchpoints), func(ctx context.Context, tx bun.Tx) error {
 		keys := sortedKeys(touchpoints)
-		rows, err := s.lockUndecided(ctx, tx, func(q *bun.SelectQuery) {
+		rows, err := s.deliveries.lockUndecided(ctx, tx, func(q *bun.SelectQuery) {
 			q.With("u", tx.NewValues(&keys)).TableExpr("u").Where("d.enrollment_id = u.enrollment_id AND d.visit = u.visit")
 		})
 		if err != nil {
 			return err
 		}
-		return s.cancelUndecided(ctx, tx, rows)
+		return s.deliveries.cancelUndecided(ctx, tx, rows)
 	})
 }
 
@@ -786,7 +794,7 @@ const sweepAgain = time.Minute
 // told. more tells that it found something to do, so that the caller goes on. It
 // can run in several processes at once: each takes another cancel. Enrollments
 // that it has not come to yet count as canceled already.
-func (s *Store) SweepCanceled(ctx context.Context, limit int) (more bool, err error) {
+func (s *controls) SweepCanceled(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "sweep canceled enrollments")
 	// Without a lock first: with nothing to do it costs one read.
 	if more, err = sweepable(s.r.NewSelect().Model((*controlRow)(nil)), s.time()).Exists(ctx); err == nil && more {
@@ -804,7 +812,7 @@ func sweepable(q *bun.SelectQuery, now time.Time) *bun.SelectQuery {
 
 // sweep ends up to limit enrollments of the cancel whose turn it is, and tells their workflows. A cancel
 // that is done is swept once more after sweepAgain, for enrollments that were being stored meanwhile.
-func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err error) {
+func (s *controls) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err error) {
 	var controls []controlRow
 	now := s.time()
 	q := sweepable(tx.NewSelect().Model(&controls), now).Order("sweep_at", "id").Limit(1)
@@ -825,7 +833,7 @@ func (s *Store) sweep(ctx context.Context, tx bun.Tx, limit int) (more bool, err
 		if err != nil {
 			return false, err
 		}
-		if err := s.notify(ctx, tx, noticesOf(canceled, false), true); err != nil {
+		if err := s.notices.notify(ctx, tx, noticesOf(canceled, false), true); err != nil {
 			return false, err
 		}
 	}

@@ -52,7 +52,7 @@ func (b *bulk) texts() (postgres, sqlite string) {
 type rowArgs func(i int) []any
 
 // run writes n rows and calls scan for each row that RETURNING gives.
-func (b *bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, scan func(*sql.Rows) error) error {
+func (b *bulk) run(ctx context.Context, s *db, tx bun.Tx, n int, args rowArgs, scan func(*sql.Rows) error) error {
 	if n == 0 {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (b *bulk) run(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs
 }
 
 // apply inserts n rows and calls inserted for each that was not there yet.
-func (b *bulk) apply(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, inserted func(i int)) error {
+func (b *bulk) apply(ctx context.Context, s *db, tx bun.Tx, n int, args rowArgs, inserted func(i int)) error {
 	if s.postgres {
 		return b.run(ctx, s, tx, n, args, func(rows *sql.Rows) error {
 			var number int
@@ -109,7 +109,7 @@ func (b *bulk) apply(ctx context.Context, s *Store, tx bun.Tx, n int, args rowAr
 }
 
 // each runs the prepared statement for each of n rows on SQLite.
-func (b *bulk) each(ctx context.Context, s *Store, tx bun.Tx, n int, args rowArgs, run func(stmt *sql.Stmt, i int, values []any) error) error {
+func (b *bulk) each(ctx context.Context, s *db, tx bun.Tx, n int, args rowArgs, run func(stmt *sql.Stmt, i int, values []any) error) error {
 	if n == 0 {
 		return nil
 	}

@@ -63,7 +63,7 @@ func fromJSON(column string, v any) error {
 }
 
 // seal encrypts a secret column; an empty secret is NULL.
-func (s *Store) seal(secret, purpose string) []byte {
+func (s *db) seal(secret, purpose string) []byte {
 	if secret == "" {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (s *Store) seal(secret, purpose string) []byte {
 }
 
 // unseal reverses seal.
-func (s *Store) unseal(column []byte, purpose string) (string, error) {
+func (s *db) unseal(column []byte, purpose string) (string, error) {
 	if column == nil {
 		return "", nil
 	}

@@ -20,7 +20,7 @@ import (
 type dialects struct{ postgres, sqlite string }
 
 // in is the text for the database that the store is in.
-func (s *Store) in(d dialects) string {
+func (s *db) in(d dialects) string {
 	if s.postgres {
 		return d.postgres
 	}
@@ -38,7 +38,7 @@ const (
 )
 
 // lockFor makes q lock the rows that it finds. Where it joins tables, how says " OF alias".
-func (s *Store) lockFor(q *bun.SelectQuery, how string) *bun.SelectQuery {
+func (s *db) lockFor(q *bun.SelectQuery, how string) *bun.SelectQuery {
 	if s.postgres {
 		q.For(how)
 	}
@@ -46,12 +46,12 @@ func (s *Store) lockFor(q *bun.SelectQuery, how string) *bun.SelectQuery {
 }
 
 // lock makes q lock the rows of the alias against changes.
-func (s *Store) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
+func (s *db) lock(q *bun.SelectQuery, alias string) *bun.SelectQuery {
 	return s.lockFor(q, forChange+" OF "+alias)
 }
 
 // lockRows locks the rows that q finds, in its order, and reads nothing of them.
-func (s *Store) lockRows(ctx context.Context, q *bun.SelectQuery, how string) error {
+func (s *db) lockRows(ctx context.Context, q *bun.SelectQuery, how string) error {
 	if !s.postgres {
 		return nil
 	}
@@ -66,7 +66,7 @@ const (
 )
 
 // lockTable locks a table.
-func (s *Store) lockTable(ctx context.Context, tx bun.Tx, table, how string) error {
+func (s *db) lockTable(ctx context.Context, tx bun.Tx, table, how string) error {
 	if !s.postgres {
 		return nil
 	}
@@ -75,18 +75,18 @@ func (s *Store) lockTable(ctx context.Context, tx bun.Tx, table, how string) err
 }
 
 // othersWrite tells whether other transactions write while one does.
-func (s *Store) othersWrite() bool { return s.postgres }
+func (s *db) othersWrite() bool { return s.postgres }
 
 // dropsCohorts tells whether a cohort goes with its last enrollment. SQLite would look
 // through all enrollments for each, because one may refer to it.
-func (s *Store) dropsCohorts() bool { return s.postgres }
+func (s *db) dropsCohorts() bool { return s.postgres }
 
 // hasLateral tells whether a subquery can depend on the table before it. Without that,
 // statements follow one another, which SQLite need not send to a server.
-func (s *Store) hasLateral() bool { return s.postgres }
+func (s *db) hasLateral() bool { return s.postgres }
 
 // list is the argument for a statement's many keys: an array, or for json_each of SQLite.
-func (s *Store) list(keys []string) (any, error) {
+func (s *db) list(keys []string) (any, error) {
 	if s.postgres {
 		return keys, nil
 	}
@@ -102,7 +102,7 @@ var ofTouchpoints = dialects{
 }
 
 // touchpointArgs are the arguments of ofTouchpoints.
-func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
+func (s *db) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
 	sorted := sortedKeys(keys)
 	if s.postgres {
 		ids, visits := make([]string, len(sorted)), make([]int64, len(sorted))
@@ -121,7 +121,7 @@ func (s *Store) touchpointArgs(keys []waypost.Touchpoint) ([]any, error) {
 
 // unpack turns a column or literal with members in JSON into rows m, and says how
 // their enrollment's and their lead's ids and their entry key are written.
-func (s *Store) unpack(list string) (from, id, lead, key string) {
+func (s *db) unpack(list string) (from, id, lead, key string) {
 	if s.postgres {
 		return "json_to_recordset(" + list + "::json) AS m (e text, l bigint, k text)", "m.e", "m.l", "m.k"
 	}
@@ -131,7 +131,7 @@ func (s *Store) unpack(list string) (from, id, lead, key string) {
 // withoutPlan keeps PostgreSQL from planning with a way ("sort", "seqscan") until the
 // transaction ends: where its statistics are old, or there are none, that seems as good as
 // the index that the statement is written for.
-func (s *Store) withoutPlan(ctx context.Context, tx bun.Tx, way string) error {
+func (s *db) withoutPlan(ctx context.Context, tx bun.Tx, way string) error {
 	if !s.postgres {
 		return nil
 	}
@@ -140,11 +140,11 @@ func (s *Store) withoutPlan(ctx context.Context, tx bun.Tx, way string) error {
 }
 
 // hasStatistics tells whether the database knows how many rows each index would find.
-func (s *Store) hasStatistics() bool { return s.postgres }
+func (s *db) hasStatistics() bool { return s.postgres }
 
 // indexedBy makes q read a table (with its alias) by an index, on SQLite, which has no
 // statistics to choose one by. Without a name it takes the primary or a unique key.
-func (s *Store) indexedBy(q *bun.SelectQuery, table, index string) {
+func (s *db) indexedBy(q *bun.SelectQuery, table, index string) {
 	if !s.postgres && index != "" {
 		q.ModelTableExpr(table+" INDEXED BY ?", bun.Ident(index))
 	}
@@ -152,7 +152,7 @@ func (s *Store) indexedBy(q *bun.SelectQuery, table, index string) {
 
 // hasField is the condition that a lead (alias l) has a custom field whose value is a text,
 // or the number or boolean that the text spells. PostgreSQL has an index for it.
-func (s *Store) hasField(name, text string) condition {
+func (s *db) hasField(name, text string) condition {
 	values := []any{text}
 	var spelled any
 	if strings.TrimSpace(text) == text && json.Unmarshal([]byte(text), &spelled) == nil {
@@ -191,7 +191,7 @@ func (s *Store) hasField(name, text string) condition {
 }
 
 // snapshot runs fn in a transaction that only reads, all of it of one moment.
-func (s *Store) snapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+func (s *db) snapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	options := &sql.TxOptions{}
 	if s.postgres { // a reader of SQLite sees one moment anyway
 		options = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
@@ -200,7 +200,7 @@ func (s *Store) snapshot(ctx context.Context, fn func(ctx context.Context, tx bu
 }
 
 // nextNumbers draws n numbers that no row of the table has had.
-func (s *Store) nextNumbers(ctx context.Context, tx bun.Tx, table, column string, n int) ([]int64, error) {
+func (s *db) nextNumbers(ctx context.Context, tx bun.Tx, table, column string, n int) ([]int64, error) {
 	numbers := make([]int64, 0, n)
 	if s.postgres {
 		err := tx.NewRaw("SELECT nextval(pg_get_serial_sequence(?, ?)) FROM generate_series(1, ?)", table, column, n).Scan(ctx, &numbers)
@@ -216,7 +216,7 @@ func (s *Store) nextNumbers(ctx context.Context, tx bun.Tx, table, column string
 }
 
 // rest lets a time pass in which others can write: SQLite has one writer.
-func (s *Store) rest(ctx context.Context, d time.Duration) error {
+func (s *db) rest(ctx context.Context, d time.Duration) error {
 	if s.postgres {
 		return ctx.Err()
 	}
@@ -233,7 +233,7 @@ func (s *Store) rest(ctx context.Context, d time.Duration) error {
 // sweepPage is how many rows a step of a sweep looks at together, and the most that it
 // drops (with what belongs to them). That holds SQLite's only writer for about 10 ms; on
 // PostgreSQL it is one transaction of many.
-func (s *Store) sweepPage() int64 {
+func (s *db) sweepPage() int64 {
 	if s.postgres {
 		return 250
 	}
@@ -243,7 +243,7 @@ func (s *Store) sweepPage() int64 {
 // emptyLog takes what was overwritten out of SQLite's write-ahead log, too. While somebody reads
 // from before it, or the caller is in a hurry, that is left to the next call, or to the end of the
 // process: writers do not wait for readers, and what was committed is no error.
-func (s *Store) emptyLog(ctx context.Context) {
+func (s *db) emptyLog(ctx context.Context) {
 	if s.postgres {
 		return
 	}

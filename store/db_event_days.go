@@ -14,7 +14,7 @@ var countStoredEvents = "WITH u AS MATERIALIZED (SELECT * FROM " + insertEventDa
 	"INSERT INTO event_deltas (org, stage, name, n) SELECT org, stage, name, CAST(SUM(n) AS BIGINT) FROM u GROUP BY org, stage, name ORDER BY org, stage, name"
 
 // countStored counts events that the transaction has stored.
-func (s *Store) countStored(ctx context.Context, tx bun.Tx, events []eventRow) error {
+func (s *eventNames) countStored(ctx context.Context, tx bun.Tx, events []eventRow) error {
 	rows := eventDays(events)
 	args := func(i int) []any {
 		r := &rows[i]
@@ -27,7 +27,7 @@ func (s *Store) countStored(ctx context.Context, tx bun.Tx, events []eventRow) e
 		}
 		return wrapped(s.exec(ctx, tx, countStoredEvents, arrays...), "count events")
 	}
-	if err := insertEventDays.run(ctx, s, tx, len(rows), args, nil); err != nil {
+	if err := insertEventDays.run(ctx, s.db, tx, len(rows), args, nil); err != nil {
 		return fmt.Errorf("count events by day: %w", err)
 	}
 	return s.countEvents(ctx, tx, events, 1)

@@ -77,7 +77,7 @@ func reason(err error) string {
 }
 
 // connect opens the pools of a store.
-func (s *Store) connect(l location) error {
+func (s *db) connect(l location) error {
 	if s.postgres = l.postgres != nil; s.postgres {
 		s.w = bun.NewDB(l.openPostgres(), pgdialect.New())
 		s.r = s.w

@@ -56,7 +56,9 @@ func Migrate(ctx context.Context, url string) (from, to int64, err error) {
 	return loc.migrate(ctx, db, goose.DialectSQLite3)
 }
 
-func (l location) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, options ...goose.ProviderOption) (from, to int64, err error) {
+func (l location) migrate(
+	ctx context.Context, db *sql.DB, dialect goose.Dialect, options ...goose.ProviderOption,
+) (from, to int64, err error) {
 	from, err = l.schemaVersion(ctx, db)
 	if err != nil {
 		return 0, 0, err

@@ -23,7 +23,7 @@ const nameWay = 2000
 // scanNamed reads a page of the rows that base selects. If many are of the name, the page is
 // soon full of the newest; if few are, they are soon read and sorted. Left to itself,
 // PostgreSQL would walk through all newer rows to a page of old ones.
-func scanNamed[R any](ctx context.Context, s *Store, p namedPage, base func() *bun.SelectQuery) (rows []R, err error) {
+func scanNamed[R any](ctx context.Context, s *db, p namedPage, base func() *bun.SelectQuery) (rows []R, err error) {
 	n := pageSize(p.Page)
 	after := func() *bun.SelectQuery {
 		q := base()

@@ -14,7 +14,7 @@ import (
 // …InOneStatement stand beside their transactions; a test compares both.
 
 // inOneStatement tells whether the database can do that.
-func (s *Store) inOneStatement() bool { return s.planned != nil }
+func (s *db) inOneStatement() bool { return s.planned != nil }
 
 // asExpected is a domain of the schema, and its constraint: a statement that casts FALSE to
 // it fails, which takes back what it has done.

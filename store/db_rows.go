@@ -15,7 +15,9 @@ import (
 // rowByID reads the row of a scope that has an id in a column; sql.ErrNoRows if there is
 // none. The scope is no part of the query: with it, any index that begins with the scope
 // would seem as good as the one of the ids.
-func rowByID[R interface{ scope() waypost.Scope }, ID any](ctx context.Context, s *Store, sc waypost.Scope, column string, id ID) (row R, err error) {
+func rowByID[R interface{ scope() waypost.Scope }, ID any](
+	ctx context.Context, s *db, sc waypost.Scope, column string, id ID,
+) (row R, err error) {
 	rows, err := rowsByID[R](ctx, s, column, []ID{id})
 	if err != nil {
 		return row, err
@@ -28,7 +30,7 @@ func rowByID[R interface{ scope() waypost.Scope }, ID any](ctx context.Context, 
 
 // rowsByID reads the rows of a table of which a column, that tells them apart, is one of
 // ids. For few rows planning would take longer than reading: query plans it once.
-func rowsByID[R, ID any](ctx context.Context, s *Store, column string, ids []ID) (rows []R, err error) {
+func rowsByID[R, ID any](ctx context.Context, s *db, column string, ids []ID) (rows []R, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -73,7 +75,7 @@ func notFound(err error, target, format string, args ...any) error {
 
 // updateOnly shows change the only row of a table (with its alias), which is locked, and
 // stores it if change says so.
-func updateOnly[R any](ctx context.Context, s *Store, alias string, change func(*R) (bool, error)) (row R, err error) {
+func updateOnly[R any](ctx context.Context, s *db, alias string, change func(*R) (bool, error)) (row R, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if err := s.lock(tx.NewSelect().Model(&row), alias).Scan(ctx); err != nil {
 			return err
@@ -90,7 +92,7 @@ func updateOnly[R any](ctx context.Context, s *Store, alias string, change func(
 
 // updateOne changes the row of an id as update says; NotFound if there is none. what says
 // what the id names.
-func (s *Store) updateOne(ctx context.Context, what, id string, update func(tx bun.Tx) *bun.UpdateQuery) error {
+func (s *db) updateOne(ctx context.Context, what, id string, update func(tx bun.Tx) *bun.UpdateQuery) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		n, err := affected(update(tx).Where("id = ?", cleanText(id)).Exec(ctx))
 		if err == nil && n == 0 {
@@ -114,7 +116,9 @@ func missing(ctx context.Context, q *bun.SelectQuery, sc waypost.Scope, ids []st
 
 // namesakes returns what another stage has of the names of a table's rows, by the rows'
 // ids. and narrows what counts there (alias b).
-func (s *Store) namesakes(ctx context.Context, table, and string, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error) {
+func (s *db) namesakes(
+	ctx context.Context, table, and string, sc waypost.Scope, stage waypost.Stage, ids []string,
+) (map[string]waypost.Namesake, error) {
 	found := map[string]waypost.Namesake{}
 	if len(ids) == 0 {
 		return found, nil
@@ -197,7 +201,9 @@ func distinct[T cmp.Ordered](values []T) []T {
 // foldRows has fold add up to limit rows of a table, oldest first, to what they belong to, and
 // deletes them. more tells that there may be others. Calls at the same time share the work, and
 // one that is cut off folds nothing.
-func foldRows[R any](ctx context.Context, s *Store, limit int, fold func(ctx context.Context, tx bun.Tx, rows []R) error) (more bool, err error) {
+func foldRows[R any](
+	ctx context.Context, s *db, limit int, fold func(ctx context.Context, tx bun.Tx, rows []R) error,
+) (more bool, err error) {
 	// Without a lock first: with nothing to do it costs one read.
 	if more, err = s.r.NewSelect().Model((*R)(nil)).Column("id").Order("id").Limit(1).Exists(ctx); err != nil || !more {
 		return false, err

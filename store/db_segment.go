@@ -10,7 +10,7 @@ import (
 
 // withMemory gives PostgreSQL room, until the transaction ends, for the leads that events
 // are counted by: with its 4 MB it would write a million of them to files, more than once.
-func (s *Store) withMemory(ctx context.Context, tx bun.Tx) error {
+func (s *db) withMemory(ctx context.Context, tx bun.Tx) error {
 	if !s.postgres {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (s *Store) withMemory(ctx context.Context, tx bun.Tx) error {
 }
 
 // compareText compares a text, which may be NULL, as conditions do: by its bytes.
-func (s *Store) compareText(column string, op segment.Op, value string) condition {
+func (s *db) compareText(column string, op segment.Op, value string) condition {
 	switch op {
 	case segment.StartsWith, segment.NotStartsWith:
 		return negated(op == segment.NotStartsWith, s.in(dialects{"starts_with(" + column + ", ?)", "substr(" + column + ", 1, length(?)) = ?"}), s.twice(value))
@@ -34,7 +34,7 @@ func (s *Store) compareText(column string, op segment.Op, value string) conditio
 }
 
 // twice is a value as often as the text of a prefix's comparison asks for it.
-func (s *Store) twice(value string) []any {
+func (s *db) twice(value string) []any {
 	if s.postgres {
 		return []any{value}
 	}
@@ -49,7 +49,7 @@ func negated(not bool, text string, args []any) condition {
 }
 
 // customField asks about a custom field of leads (alias l).
-func (s *Store) customField(c segment.Custom) condition {
+func (s *db) customField(c segment.Custom) condition {
 	if s.postgres {
 		return s.customOfPostgres(c)
 	}
@@ -74,7 +74,7 @@ func (s *Store) customField(c segment.Custom) condition {
 }
 
 // valueOfSQLite compares what json_each (alias f) has found.
-func (s *Store) valueOfSQLite(c segment.Custom) condition {
+func (s *db) valueOfSQLite(c segment.Custom) condition {
 	switch value := c.Value.(type) {
 	case string:
 		is := s.compareText("f.value", c.Op, value)
@@ -88,7 +88,7 @@ func (s *Store) valueOfSQLite(c segment.Custom) condition {
 	return condition{"f.type IN ('integer', 'real') AND f.value " + string(c.Op) + " ?", []any{c.Value}}
 }
 
-func (s *Store) customOfPostgres(c segment.Custom) condition {
+func (s *db) customOfPostgres(c segment.Custom) condition {
 	const object = "l.custom_fields::jsonb"
 	there := object + " -> ? IS NOT NULL"
 	same, _ := toJSON(map[string]any{c.Name: c.Value}) // a text, a number or a boolean

@@ -23,13 +23,13 @@ const deliveriesByScope = "deliveries_by_scope"
 
 // write runs fn, which writes few rows, in a transaction. fn may run again and must
 // not keep anything of a run before.
-func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+func (s *db) write(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return s.writeRows(ctx, 1, fn)
 }
 
 // writeRows is write for about so many rows: on SQLite, large writes let small ones
 // go before them.
-func (s *Store) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
+func (s *db) writeRows(ctx context.Context, rows int, fn func(ctx context.Context, tx bun.Tx) error) error {
 	if !s.postgres {
 		if err := s.writers.enter(ctx, rows > smallWrite); err != nil {
 			return err
@@ -59,7 +59,7 @@ const maxPrepared = 50
 
 // prepare prepares what a transaction before has missed: the transaction itself
 // has the only connection.
-func (s *Store) prepare(ctx context.Context) error {
+func (s *db) prepare(ctx context.Context) error {
 	for _, text := range s.missed {
 		stmt, err := s.w.DB.PrepareContext(ctx, text)
 		if err != nil {
@@ -73,7 +73,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // statement returns a prepared statement for a transaction of write on SQLite.
 // Preparing it takes about as long as running it for twenty rows, so it is kept.
-func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stmt, error) {
+func (s *db) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stmt, error) {
 	if stmt := s.prepared[text]; stmt != nil {
 		return tx.Tx.StmtContext(ctx, stmt), nil
 	}
@@ -85,7 +85,7 @@ func (s *Store) statement(ctx context.Context, tx bun.Tx, text string) (*sql.Stm
 
 // exec runs a statement of the hot path in a transaction; its text never changes, and it
 // returns no rows.
-func (s *Store) exec(ctx context.Context, tx bun.Tx, text string, args ...any) error {
+func (s *db) exec(ctx context.Context, tx bun.Tx, text string, args ...any) error {
 	if s.postgres {
 		_, err := tx.Tx.ExecContext(ctx, text, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 		return err
@@ -100,7 +100,7 @@ func (s *Store) exec(ctx context.Context, tx bun.Tx, text string, args ...any) e
 
 // query runs a statement of the hot path, in a transaction or, if tx is nil, outside
 // of one; its text never changes.
-func (s *Store) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
+func (s *db) query(ctx context.Context, tx *bun.Tx, text string, args ...any) (*sql.Rows, error) {
 	switch {
 	case tx == nil && s.planned != nil:
 		return s.planned.QueryContext(ctx, text, append([]any{pgx.QueryExecModeCacheStatement}, args...)...)

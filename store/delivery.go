@@ -83,7 +83,7 @@ func (r deliveryRow) touchpoint() waypost.Touchpoint {
 
 func (r deliveryRow) key() touchpointRow { return touchpointRow(r.touchpoint()) }
 
-func (s *Store) delivery(r deliveryRow) waypost.Delivery {
+func (s *deliveries) delivery(r deliveryRow) waypost.Delivery {
 	message, _ := s.showResponse(r.touchpoint(), r.Response)
 	var gaveUp waypost.GaveUp
 	if r.Status == waypost.DeliveryFailed { // the last attempt may be of an earlier round
@@ -143,7 +143,7 @@ func (r *storedRow) scan(rows *sql.Rows) error {
 
 // deliveriesQuery is the query for the deliveries of touchpoints, locked in the
 // order of their keys where that is asked for.
-func (s *Store) deliveriesQuery(withBody, locked bool) string {
+func (s *deliveries) deliveriesQuery(withBody, locked bool) string {
 	text := "SELECT " + deliveryColumns + ", NULL"
 	if withBody {
 		text = "SELECT " + deliveryColumns + ", (SELECT m.body FROM messages AS m WHERE m.enrollment_id = d.enrollment_id AND m.visit = d.visit)"
@@ -156,7 +156,7 @@ func (s *Store) deliveriesQuery(withBody, locked bool) string {
 }
 
 // loadDeliveries runs a deliveriesQuery.
-func (s *Store) loadDeliveries(ctx context.Context, tx *bun.Tx, query string, keys []waypost.Touchpoint) ([]storedRow, error) {
+func (s *deliveries) loadDeliveries(ctx context.Context, tx *bun.Tx, query string, keys []waypost.Touchpoint) ([]storedRow, error) {
 	args, err := s.touchpointArgs(keys)
 	if err != nil {
 		return nil, err
@@ -188,12 +188,12 @@ func sortedKeys(keys []waypost.Touchpoint) []touchpointRow {
 // Sendings returns what is stored about these touchpoints as their journey sees it,
 // for which a redelivery changes nothing; those that have no delivery yet are
 // missing in the answer.
-func (s *Store) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *deliveries) Sendings(ctx context.Context, keys []waypost.Touchpoint) (map[waypost.Touchpoint]delivery.Sending, error) {
 	first := func(key waypost.Touchpoint) waypost.Round { return waypost.Round{Touchpoint: key, Round: 1} }
 	return s.SendingsOfRounds(ctx, mapped(keys, first))
 }
 
-func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {
+func (s *deliveries) openBody(messageID string, sealed []byte) ([]byte, error) {
 	if sealed == nil {
 		return nil, nil
 	}
@@ -206,7 +206,9 @@ func (s *Store) openBody(messageID string, sealed []byte) ([]byte, error) {
 
 // lockDeliveries reads the deliveries of touchpoints and keeps other
 // transactions from changing them.
-func (s *Store) lockDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) (map[waypost.Touchpoint]*deliveryRow, error) {
+func (s *deliveries) lockDeliveries(
+	ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint,
+) (map[waypost.Touchpoint]*deliveryRow, error) {
 	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(false, true), keys)
 	if err != nil {
 		return nil, err
@@ -233,10 +235,10 @@ var insertDelivery = bulk{
 // insertDeliveries stores the rows that are not there yet and returns their
 // touchpoints. Of two transactions that insert the same ones, the second waits
 // for the first; the rows are sorted so that they never wait for each other.
-func (s *Store) insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
+func (s *deliveries) insertDeliveries(ctx context.Context, tx bun.Tx, rows []deliveryRow) (map[waypost.Touchpoint]bool, error) {
 	slices.SortFunc(rows, func(a, b deliveryRow) int { return compareTouchpoints(a.touchpoint(), b.touchpoint()) })
 	inserted := make(map[waypost.Touchpoint]bool, len(rows))
-	err := insertDelivery.apply(ctx, s, tx, len(rows), func(i int) []any {
+	err := insertDelivery.apply(ctx, s.db, tx, len(rows), func(i int) []any {
 		r := &rows[i]
 		return []any{
 			r.EnrollmentID, r.Visit, r.Org, string(r.Stage), r.MessageID, r.JourneyID, r.JourneyVersion,
@@ -262,8 +264,8 @@ var updateDelivery = bulk{
 }
 
 // updateDeliveries writes the states of locked rows.
-func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliveryRow) error {
-	return updateDelivery.run(ctx, s, tx, len(rows), func(i int) []any {
+func (s *deliveries) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliveryRow) error {
+	return updateDelivery.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		r := rows[i]
 		return []any{
 			r.EnrollmentID, r.Visit, string(r.Status), r.DeferredReason, r.DeferredSince, r.Succeed,
@@ -277,7 +279,7 @@ func (s *Store) updateDeliveries(ctx context.Context, tx bun.Tx, rows []*deliver
 // TouchpointResults returns, for each enrollment, how the latest decided message
 // of each node ended: what conditions and templates can ask about. Redeliveries
 // change nothing of it, and what was skipped is none.
-func (s *Store) TouchpointResults(
+func (s *deliveries) TouchpointResults(
 	ctx context.Context, enrollmentIDs []string,
 ) (results map[string]map[string]waypost.TouchpointResult, err error) {
 	defer wrap(&err, "load touchpoint results")
@@ -322,7 +324,7 @@ func (s *Store) TouchpointResults(
 
 // launchOutcomes counts the messages of launches of a journey by where their deliveries
 // stand, or stood when they were dropped. It reads all of them.
-func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of condition) (waypost.OutcomeCounts, error) {
+func (s *deliveries) launchOutcomes(ctx context.Context, journeyID string, of condition) (waypost.OutcomeCounts, error) {
 	var rows []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
@@ -347,7 +349,7 @@ func (s *Store) launchOutcomes(ctx context.Context, journeyID string, of conditi
 
 // Delivery returns a delivery, its attempts in order and the body of its message,
 // nil if it was never rendered or is unreadable. NotFound if the scope has no such message.
-func (s *Store) Delivery(
+func (s *deliveries) Delivery(
 	ctx context.Context, sc waypost.Scope, messageID string,
 ) (d waypost.Delivery, attempts []waypost.Attempt, body []byte, err error) {
 	defer wrap(&err, "load delivery %s", clip(messageID))

@@ -37,7 +37,7 @@ func newAttemptRow(r delivery.AttemptRecord, response []byte) attemptRow {
 	}
 }
 
-func (s *Store) attempt(r attemptRow) waypost.Attempt {
+func (s *deliveries) attempt(r attemptRow) waypost.Attempt {
 	message, excerpt := s.showResponse(r.key().Touchpoint, r.Response)
 	return waypost.Attempt{
 		Attempt: r.Attempt, Round: r.Round, At: r.At.Time, HTTPStatus: r.HTTPStatus, ErrorClass: r.ErrorClass,
@@ -51,7 +51,7 @@ func responsePurpose(key waypost.Touchpoint) string {
 
 // sealResponse encrypts what a receiver has said: the message of its answer and the
 // beginning of the body. It may repeat what it was sent. NULL if it has said nothing.
-func (s *Store) sealResponse(key waypost.Touchpoint, message, excerpt string) []byte {
+func (s *deliveries) sealResponse(key waypost.Touchpoint, message, excerpt string) []byte {
 	if message == "" && excerpt == "" {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (s *Store) sealResponse(key waypost.Touchpoint, message, excerpt string) []
 const responseSeparator = "\x00"
 
 // openResponse reverses sealResponse.
-func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string, err error) {
+func (s *deliveries) openResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string, err error) {
 	if sealed == nil {
 		return "", "", nil
 	}
@@ -74,7 +74,7 @@ func (s *Store) openResponse(key waypost.Touchpoint, sealed []byte) (message, ex
 // showResponse is openResponse for people. Where that fails the message says so, and no
 // more: which keys there are is nothing to clients. The rest of the delivery, and the
 // others of a list, are shown all the same.
-func (s *Store) showResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string) {
+func (s *deliveries) showResponse(key waypost.Touchpoint, sealed []byte) (message, excerpt string) {
 	message, excerpt, err := s.openResponse(key, sealed)
 	if err != nil {
 		message = "the answer cannot be read at the moment"

@@ -20,7 +20,7 @@ type briefingRow struct {
 }
 
 // Briefing reads what the first messages of a touchpoint need to know, in one statement.
-func (s *Store) Briefing(
+func (s *attempts) Briefing(
 	ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets,
 ) (b delivery.Briefing, err error) {
 	defer wrap(&err, "load enrollments and leads")
@@ -35,7 +35,7 @@ func (s *Store) Briefing(
 		if row.ID == "" {
 			continue
 		}
-		if b.Enrollments[row.ID], err = s.withEvent(row.enrollmentRow); err != nil {
+		if b.Enrollments[row.ID], err = s.entries.withEvent(row.enrollmentRow); err != nil {
 			return b, err
 		}
 		if row.Lead.Scope != sc {
@@ -54,7 +54,7 @@ func (s *Store) Briefing(
 	return b, nil
 }
 
-func (s *Store) briefingRows(
+func (s *attempts) briefingRows(
 	ctx context.Context, sc waypost.Scope, webhookID string, of waypost.ControlTargets,
 ) (rows []briefingRow, err error) {
 	if len(of.EnrollmentIDs) == 0 {
@@ -75,7 +75,7 @@ func (s *Store) briefingRows(
 
 // briefingText is the statement of Briefing. There is a row for what is true of all, even if
 // there is none of them.
-func (s *Store) briefingText() string {
+func (s *attempts) briefingText() string {
 	columns := []string{
 		"x.controlled", "x.hook_updated_at",
 		"CASE WHEN x.suppressing IS NULL THEN FALSE ELSE " + isSuppressed("x.suppressing") + " END AS suppressed",

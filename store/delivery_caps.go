@@ -17,7 +17,9 @@ import (
 // SkipCapped skips the openings that a frequency cap forbids at this moment, as
 // OpenAttempts would, and opens none, so that their messages are not rendered. The answer
 // has the skipped ones only; another opening can be forbidden a moment later.
-func (s *Store) SkipCapped(ctx context.Context, openings []delivery.Opening) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
+func (s *attempts) SkipCapped(
+	ctx context.Context, openings []delivery.Opening,
+) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "skip capped touchpoints")
 	first := firstOpenings(openings)
 	capped := cappable(first, nil)
@@ -74,7 +76,7 @@ const givenUp = "d.status IN ('failed', 'canceled')"
 // window and lead: those of all journeys, from the first attempt of a round on, unless
 // that round was given up or canceled. A message that was redelivered has one place, and
 // keeps it if any of its rounds succeeded.
-func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []delivery.Opening) (map[int64]map[int64]int, error) {
+func (s *attempts) touchpoints(ctx context.Context, db bun.IDB, openings []delivery.Opening) (map[int64]map[int64]int, error) {
 	windows := map[int64][]int64{}
 	for _, o := range openings {
 		windows[capWindow(o)] = append(windows[capWindow(o)], o.Delivery.LeadsID)
@@ -112,7 +114,7 @@ func (s *Store) touchpoints(ctx context.Context, db bun.IDB, openings []delivery
 
 // skipCapped skips the openings that a frequency cap forbids, records that, and adds them
 // to sendings. lockCapped was called before, so the others can be opened.
-func (s *Store) skipCapped(
+func (s *attempts) skipCapped(
 	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening, stopped map[waypost.Touchpoint]bool,
 	sendings map[waypost.Touchpoint]delivery.Sending,
 ) error {
@@ -121,7 +123,7 @@ func (s *Store) skipCapped(
 		return nil
 	}
 	// All of them at once, in the order of their keys.
-	deliveries, err := s.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
+	deliveries, err := s.deliveries.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
 	if err != nil {
 		return err
 	}
@@ -161,21 +163,21 @@ func (s *Store) skipCapped(
 			progress = append(progress, *p)
 		}
 	}
-	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+	if err := s.deliveries.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
 	if len(progress) == 0 {
 		return nil
 	}
-	return s.recordProgress(ctx, tx, progress)
+	return s.progress.recordProgress(ctx, tx, progress)
 }
 
 // lockCapped keeps others from opening capped touchpoints of the same leads until
 // the transaction ends. It comes first: what is read after it tells of events that
 // it has waited for.
-func (s *Store) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening) error {
+func (s *attempts) lockCapped(ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening) error {
 	leads := mapped(cappable(openings, nil), func(o delivery.Opening) int64 { return o.Delivery.LeadsID })
-	return s.lockLeads(ctx, tx, leads, forChange)
+	return s.leads.lockLeads(ctx, tx, leads, forChange)
 }
 
 // skippedBefore tells which of the touchpoints an earlier run has skipped, if they
@@ -219,7 +221,7 @@ type cappedVersion struct {
 
 // longerCaps lists the stages of organisations in which a frequency cap that can still
 // forbid a message looks back for more than age, with the longest one of each.
-func (s *Store) longerCaps(ctx context.Context, now time.Time, age time.Duration) (longest []scopeCap, err error) {
+func (s *attempts) longerCaps(ctx context.Context, now time.Time, age time.Duration) (longest []scopeCap, err error) {
 	var versions []cappedVersion
 	err = s.r.NewSelect().TableExpr("journey_versions AS v").Join("JOIN journeys AS j ON j.id = v.journey_id").
 		Column("j.org", "j.stage", "v.journey_id", "v.version", "v.definition").
@@ -261,7 +263,7 @@ func (s *Store) longerCaps(ctx context.Context, now time.Time, age time.Duration
 // goesOn tells whether a version that leads are no longer enrolled in has launches that
 // still enroll, or enrollments that have not ended, or may get some that are ordered to
 // move. It goes by the indexes that movable goes by.
-func (s *Store) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
+func (s *attempts) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
 	going := func(q *bun.SelectQuery) *bun.SelectQuery {
 		return q.Where("e.ended_at IS NULL AND (e.version = ? OR e.move IS NOT NULL)", v.Version)
 	}
@@ -283,7 +285,7 @@ func (s *Store) goesOn(ctx context.Context, v cappedVersion) (bool, error) {
 // place in frequency caps by now, newest first, at most limit.
 // Of a message that was redelivered it is the first attempt of the last such round that
 // had one by then.
-func (s *Store) RecentTouchpoints(
+func (s *attempts) RecentTouchpoints(
 	ctx context.Context, sc waypost.Scope, leadsID int64, since, until time.Time, limit int,
 ) ([]time.Time, error) {
 	var rows []int64

@@ -33,7 +33,7 @@ func isWanted(lead, channel, needsConsent string) string {
 }
 
 // unwanted says why openings are not to be sent, of those that are not.
-func (s *Store) unwanted(
+func (s *attempts) unwanted(
 	ctx context.Context, db bun.IDB, openings map[waypost.Touchpoint]delivery.Opening,
 ) (map[waypost.Touchpoint]string, error) {
 	type group struct {
@@ -84,7 +84,7 @@ func (s *Store) unwanted(
 // SkipUnwanted skips the openings that are unwanted at this moment, as OpenAttempts would,
 // and opens none, so that their messages are not rendered. The answer has the skipped ones
 // only; another opening can be unwanted a moment later.
-func (s *Store) SkipUnwanted(
+func (s *attempts) SkipUnwanted(
 	ctx context.Context, openings []delivery.Opening,
 ) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "skip unwanted touchpoints")
@@ -109,7 +109,7 @@ func (s *Store) SkipUnwanted(
 
 // skipUnwanted skips the openings that are unwanted, records that, and moves them from
 // openings to sendings.
-func (s *Store) skipUnwanted(
+func (s *attempts) skipUnwanted(
 	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening, stopped map[waypost.Touchpoint]bool,
 	sendings map[waypost.Touchpoint]delivery.Sending,
 ) error {
@@ -122,7 +122,7 @@ func (s *Store) skipUnwanted(
 		return nil
 	}
 	// All of them at once, in the order of their keys.
-	deliveries, err := s.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
+	deliveries, err := s.deliveries.lockDeliveries(ctx, tx, slices.Collect(maps.Keys(openings)))
 	if err != nil {
 		return err
 	}
@@ -152,11 +152,11 @@ func (s *Store) skipUnwanted(
 		delete(openings, key)
 	}
 	now := stamp{s.time()}
-	err = cancelRound.run(ctx, s, tx, len(rounds), func(i int) []any { return []any{rounds[i].EnrollmentID, rounds[i].Visit, rounds[i].Round, now} }, nil)
+	err = cancelRound.run(ctx, s.db, tx, len(rounds), func(i int) []any { return []any{rounds[i].EnrollmentID, rounds[i].Visit, rounds[i].Round, now} }, nil)
 	if err != nil || len(progress) == 0 {
 		return err
 	}
-	return s.recordProgress(ctx, tx, progress)
+	return s.progress.recordProgress(ctx, tx, progress)
 }
 
 // skippedDeliveries are the deliveries of openings that are skipped, as they are to be stored.
@@ -168,7 +168,7 @@ type skippedDeliveries struct {
 
 // skipOpenings skips the openings for the reasons. An opening whose Skipped is nil is held instead, which it
 // notes in sendings; left out are those of an attempt that is under way or over already.
-func (s *Store) skipOpenings(
+func (s *attempts) skipOpenings(
 	reasons map[waypost.Touchpoint]string, openings map[waypost.Touchpoint]delivery.Opening,
 	deliveries map[waypost.Touchpoint]*deliveryRow, sendings map[waypost.Touchpoint]delivery.Sending,
 ) (list skippedDeliveries) {
@@ -183,7 +183,7 @@ func (s *Store) skipOpenings(
 			list.missing = append(list.missing, made)
 		case row != nil && row.mayOpen(o):
 			if row.OpenAttempt > 0 {
-				list.superseded = append(list.superseded, s.interrupt(row)...)
+				list.superseded = append(list.superseded, s.deliveries.interrupt(row)...)
 			}
 			row.skip(reason)
 			list.locked = append(list.locked, row)
@@ -194,15 +194,15 @@ func (s *Store) skipOpenings(
 
 // storeSkipped returns the deliveries that it has stored: of the missing ones, not those that another
 // transaction has inserted meanwhile.
-func (s *Store) storeSkipped(ctx context.Context, tx bun.Tx, list skippedDeliveries) ([]*deliveryRow, error) {
-	inserted, err := s.insertDeliveries(ctx, tx, list.missing)
+func (s *attempts) storeSkipped(ctx context.Context, tx bun.Tx, list skippedDeliveries) ([]*deliveryRow, error) {
+	inserted, err := s.deliveries.insertDeliveries(ctx, tx, list.missing)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writeAttempts(ctx, tx, list.superseded); err != nil {
+	if err := s.deliveries.writeAttempts(ctx, tx, list.superseded); err != nil {
 		return nil, err
 	}
-	if err := s.updateDeliveries(ctx, tx, list.locked); err != nil {
+	if err := s.deliveries.updateDeliveries(ctx, tx, list.locked); err != nil {
 		return nil, err
 	}
 	skipped := list.locked

@@ -14,7 +14,7 @@ import (
 // the deferral's At stays as it is, and so does its enrollment. One that is
 // deferred already keeps the time since when; one whose enrollment was canceled or
 // has exited is canceled. Of several deferrals of one touchpoint the first counts.
-func (s *Store) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferral) (err error) {
+func (s *attempts) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferral) (err error) {
 	defer wrap(&err, "record deferrals")
 	if len(deferrals) == 0 {
 		return nil
@@ -24,9 +24,9 @@ func (s *Store) RecordDeferrals(ctx context.Context, deferrals []delivery.Deferr
 
 // recordDeferrals is RecordDeferrals in a transaction. It locks deliveries before enrollments, as all
 // others do.
-func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []delivery.Deferral) error {
+func (s *attempts) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []delivery.Deferral) error {
 	keys := mapped(deferrals, func(d delivery.Deferral) waypost.Touchpoint { return d.Touchpoint })
-	deliveries, err := s.lockDeliveries(ctx, tx, keys)
+	deliveries, err := s.deliveries.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []deli
 	if err != nil {
 		return err
 	}
-	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
+	enrollments, err := s.progress.lockEnrollments(ctx, tx, enrollmentsOf(keys))
 	if err != nil {
 		return err
 	}
@@ -63,10 +63,10 @@ func (s *Store) recordDeferrals(ctx context.Context, tx bun.Tx, deferrals []deli
 			progress = append(progress, *d.Progress)
 		}
 	}
-	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+	if err := s.deliveries.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
-	return s.moveEnrollments(ctx, tx, progress, enrollments)
+	return s.progress.moveEnrollments(ctx, tx, progress, enrollments)
 }
 
 // hold defers the delivery, or cancels it if its enrollment has left; false if it must stay

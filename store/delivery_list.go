@@ -14,7 +14,7 @@ import (
 // ListDeliveries returns the scope's deliveries that match the filter, newest
 // first. From and To are compared, in milliseconds, with the time in the message's
 // id.
-func (s *Store) ListDeliveries(
+func (s *deliveries) ListDeliveries(
 	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, page waypost.Page,
 ) (_ []waypost.Delivery, err error) {
 	defer wrap(&err, "list deliveries")
@@ -136,7 +136,7 @@ var groupColumns = map[string]string{
 // waypost.MaxDeliveryGroups, those of the most deliveries first. Without a status in the
 // filter these are failed and retrying ones. Deliveries in trouble are counted in their
 // index, and only the samples are read; others can be so many that counting takes seconds.
-func (s *Store) SummarizeDeliveries(
+func (s *deliveries) SummarizeDeliveries(
 	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, by []string,
 ) (groups []waypost.DeliveryGroup, err error) {
 	defer wrap(&err, "summarize deliveries")
@@ -172,7 +172,7 @@ func (s *Store) SummarizeDeliveries(
 // ExportDeliveries calls each for every delivery of the scope that matches, newest first.
 // All of them are of one moment. It ends with the first error of each or of ctx, and has a
 // connection until then, as ExportLeads does.
-func (s *Store) ExportDeliveries(
+func (s *deliveries) ExportDeliveries(
 	ctx context.Context, sc waypost.Scope, f waypost.DeliveryFilter, each func(waypost.Delivery) error,
 ) (err error) {
 	defer wrap(&err, "export deliveries")

@@ -27,7 +27,7 @@ const othersTime = time.Second
 // final; that for an opening that its Cap or its Channel forbids is Skipped. Neither has a MessageID
 // where there is no delivery. A touchpoint without an answer was not looked at, because
 // the database failed in between.
-func (s *Store) OpenAttempts(
+func (s *attempts) OpenAttempts(
 	ctx context.Context, openings []delivery.Opening,
 ) (sendings map[waypost.Touchpoint]delivery.Sending, err error) {
 	defer wrap(&err, "open attempts")
@@ -61,7 +61,9 @@ func (s *Store) OpenAttempts(
 
 // openAttempts is OpenAttempts in a transaction. It locks the leads of capped touchpoints first, so that no
 // other transaction opens one of them before this one has been counted.
-func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *attempts) openAttempts(
+	ctx context.Context, tx bun.Tx, openings []delivery.Opening,
+) (map[waypost.Touchpoint]delivery.Sending, error) {
 	first := firstOpenings(openings)
 	if err := s.lockCapped(ctx, tx, first); err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func (s *Store) openAttempts(ctx context.Context, tx bun.Tx, openings []delivery
 			missing = append(missing, row)
 		}
 	}
-	inserted, err := s.insertDeliveries(ctx, tx, missing)
+	inserted, err := s.deliveries.insertDeliveries(ctx, tx, missing)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +132,7 @@ func firstOpenings(openings []delivery.Opening) map[waypost.Touchpoint]delivery.
 
 // heldOf tells which openings are to have no effect: of enrollments that are paused,
 // canceled or exited, and of redeliveries that were stopped.
-func (s *Store) heldOf(
+func (s *attempts) heldOf(
 	ctx context.Context, tx bun.Tx, openings map[waypost.Touchpoint]delivery.Opening,
 ) (map[waypost.Touchpoint]bool, error) {
 	type group struct{ journeyID, launchID string }
@@ -146,13 +148,13 @@ func (s *Store) heldOf(
 	}
 	stopped := map[string]bool{}
 	for key, ids := range groups {
-		some, err := s.stopped(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		some, err := s.controls.stopped(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(stopped, some)
 	}
-	held, err := s.stoppedRounds(ctx, tx, rounds)
+	held, err := s.rounds.stoppedRounds(ctx, tx, rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +168,11 @@ func (s *Store) heldOf(
 
 // reopen opens attempts of deliveries that are there already, adds how they stand
 // to sendings, and returns the messages to store.
-func (s *Store) reopen(
+func (s *attempts) reopen(
 	ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, openings map[waypost.Touchpoint]delivery.Opening,
 	stopped map[waypost.Touchpoint]bool, sendings map[waypost.Touchpoint]delivery.Sending,
 ) ([]message, error) {
-	rows, err := s.loadDeliveries(ctx, &tx, s.deliveriesQuery(true, true), keys)
+	rows, err := s.deliveries.loadDeliveries(ctx, &tx, s.deliveries.deliveriesQuery(true, true), keys)
 	if err != nil {
 		return nil, err
 	}
@@ -185,12 +187,12 @@ func (s *Store) reopen(
 	for i := range rows {
 		row := &rows[i]
 		o := openings[row.touchpoint()]
-		body, unreadable := s.openBody(row.MessageID, row.body)
+		body, unreadable := s.deliveries.openBody(row.MessageID, row.body)
 		held := stopped[o.Touchpoint] && !row.Status.Final()
 		foreign := o.Delivery.MessageID != "" && o.Delivery.MessageID != row.MessageID
 		if !held && unreadable == nil && row.mayOpen(o) && !(body == nil && o.Body != nil && foreign) {
 			if row.OpenAttempt > 0 {
-				superseded = append(superseded, s.interrupt(&row.deliveryRow)...)
+				superseded = append(superseded, s.deliveries.interrupt(&row.deliveryRow)...)
 			}
 			row.open(o)
 			if body == nil && o.Body != nil {
@@ -206,10 +208,10 @@ func (s *Store) reopen(
 		}
 		sendings[row.touchpoint()] = sending
 	}
-	if err := s.writeAttempts(ctx, tx, superseded); err != nil {
+	if err := s.deliveries.writeAttempts(ctx, tx, superseded); err != nil {
 		return nil, err
 	}
-	return messages, s.updateDeliveries(ctx, tx, updates)
+	return messages, s.deliveries.updateDeliveries(ctx, tx, updates)
 }
 
 // message is a body to store.
@@ -221,8 +223,8 @@ type message struct {
 
 var insertMessage = bulk{table: "messages", columns: []string{"enrollment_id text", "visit bigint", "body bytea"}}
 
-func (s *Store) insertMessages(ctx context.Context, tx bun.Tx, messages []message) error {
-	return insertMessage.run(ctx, s, tx, len(messages), func(i int) []any {
+func (s *attempts) insertMessages(ctx context.Context, tx bun.Tx, messages []message) error {
+	return insertMessage.run(ctx, s.db, tx, len(messages), func(i int) []any {
 		m := messages[i]
 		return []any{m.EnrollmentID, m.Visit, s.keys.Seal(m.body, messagePurpose(m.id))}
 	}, nil)
@@ -241,7 +243,7 @@ func (r *deliveryRow) mayOpen(o delivery.Opening) bool {
 
 // interrupt closes the open attempt, whose process ended before it, and returns the attempt
 // that it supersedes, if there is one.
-func (s *Store) interrupt(r *deliveryRow) []attemptRow {
+func (s *deliveries) interrupt(r *deliveryRow) []attemptRow {
 	superseded := r.last()
 	r.setLast(attemptRow{
 		EnrollmentID: r.EnrollmentID, Visit: r.Visit, Round: r.Round, Attempt: r.OpenAttempt, At: r.OpenAt,
@@ -269,7 +271,7 @@ func (r *deliveryRow) open(o delivery.Opening) {
 // openInOneStatement opens first attempts of new messages, or later attempts of messages that
 // wait for a retry, all of one journey, one launch and one time. It returns what it has
 // opened.
-func (s *Store) openInOneStatement(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *attempts) openInOneStatement(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	if !s.inOneStatement() || !alike(openings) {
 		return nil, nil
 	}
@@ -314,7 +316,7 @@ func unheld(journey, launch, first, last string) string {
 }
 
 // openFirsts takes openings in the order of their keys.
-func (s *Store) openFirsts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *attempts) openFirsts(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	like := openings[0]
 	n := len(openings)
 	ids, visits, messages, leads, bodies := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n), make([][]byte, n)
@@ -380,7 +382,7 @@ func opensLater(wanted string) string {
 
 // openLaters takes openings in the order of their keys. Callers have read the messages a
 // moment ago; an attempt whose message can no longer be read is taken back.
-func (s *Store) openLaters(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *attempts) openLaters(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
 	n := len(openings)
 	ids, visits, attempts := make([]string, n), make([]int64, n), make([]int64, n)
 	for i, o := range openings {
@@ -402,7 +404,7 @@ func (s *Store) openLaters(ctx context.Context, openings []delivery.Opening) (ma
 		if err := row.scan(rows); err != nil {
 			return err
 		}
-		body, unreadable := s.openBody(row.MessageID, row.body)
+		body, unreadable := s.deliveries.openBody(row.MessageID, row.body)
 		if unreadable != nil {
 			ids, visits = append(ids, row.EnrollmentID), append(visits, int64(row.Visit))
 			return nil

@@ -23,7 +23,7 @@ import (
 // A touchpoint without a delivery gets one from Delivery (render failures). What
 // would be retried is canceled if its enrollment was or has exited; a redelivery is
 // not.
-func (s *Store) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) (err error) {
+func (s *attempts) RecordAttempts(ctx context.Context, records []delivery.AttemptRecord) (err error) {
 	defer wrap(&err, "record attempts")
 	records, err = s.recordInOneStatement(ctx, records)
 	if err != nil || len(records) == 0 {
@@ -34,9 +34,9 @@ func (s *Store) RecordAttempts(ctx context.Context, records []delivery.AttemptRe
 
 // recordAttempts is RecordAttempts in a transaction. It applies all records in memory, to rows that it has
 // locked, and then writes each row once.
-func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []delivery.AttemptRecord) error {
+func (s *attempts) recordAttempts(ctx context.Context, tx bun.Tx, records []delivery.AttemptRecord) error {
 	keys := mapped(records, func(r delivery.AttemptRecord) waypost.Touchpoint { return r.Touchpoint })
-	deliveries, err := s.lockDeliveries(ctx, tx, keys)
+	deliveries, err := s.deliveries.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []deliver
 		return err
 	}
 	// Deliveries before enrollments, as everybody locks them.
-	enrollments, err := s.lockEnrollments(ctx, tx, enrollmentsOf(keys))
+	enrollments, err := s.progress.lockEnrollments(ctx, tx, enrollmentsOf(keys))
 	if err != nil {
 		return err
 	}
@@ -65,31 +65,31 @@ func (s *Store) recordAttempts(ctx context.Context, tx bun.Tx, records []deliver
 		if r.Outcome.At.IsZero() {
 			r.Outcome.At = s.time()
 		}
-		run.record(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
+		run.record(r, s.deliveries.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 	}
 	updates := make([]*deliveryRow, 0, len(run.changed))
 	for key := range run.changed {
 		updates = append(updates, deliveries[key])
 	}
-	if err := s.writeAttempts(ctx, tx, slices.Collect(maps.Values(run.superseded))); err != nil {
+	if err := s.deliveries.writeAttempts(ctx, tx, slices.Collect(maps.Values(run.superseded))); err != nil {
 		return err
 	}
-	if err := s.updateDeliveries(ctx, tx, updates); err != nil {
+	if err := s.deliveries.updateDeliveries(ctx, tx, updates); err != nil {
 		return err
 	}
 	if err := eraseLeadless(ctx, tx, run.outlasting()); err != nil {
 		return err
 	}
-	if err := s.addToHistory(ctx, tx, run.history); err != nil {
+	if err := s.webhooks.addToHistory(ctx, tx, run.history); err != nil {
 		return err
 	}
-	if err := s.announceFailures(ctx, tx, run.failures); err != nil {
+	if err := s.announcements.announceFailures(ctx, tx, run.failures); err != nil {
 		return err
 	}
-	if err := s.checkDeliveries(ctx, tx, run.successes); err != nil {
+	if err := s.segmentChecks.checkDeliveries(ctx, tx, run.successes); err != nil {
 		return err
 	}
-	return s.moveEnrollments(ctx, tx, run.progress, enrollments)
+	return s.progress.moveEnrollments(ctx, tx, run.progress, enrollments)
 }
 
 // outlasting are the deliveries that are decided and may have been under way when their
@@ -106,7 +106,7 @@ func (run *recording) outlasting() (keys []touchpointRow) {
 // addDeliveries makes rows that were not there when they were looked for, and
 // locks those that another transaction made meanwhile: both stand in deliveries
 // then. It returns the touchpoints of those that it made.
-func (s *Store) addDeliveries(
+func (s *attempts) addDeliveries(
 	ctx context.Context, tx bun.Tx, missing []deliveryRow, deliveries map[waypost.Touchpoint]*deliveryRow,
 ) (map[waypost.Touchpoint]bool, error) {
 	if len(missing) == 0 {
@@ -123,7 +123,7 @@ func (s *Store) addDeliveries(
 			rows = append(rows, row)
 		}
 	}
-	inserted, err := s.insertDeliveries(ctx, tx, rows)
+	inserted, err := s.deliveries.insertDeliveries(ctx, tx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Store) addDeliveries(
 	if len(keys) == 0 {
 		return inserted, nil
 	}
-	more, err := s.lockDeliveries(ctx, tx, keys)
+	more, err := s.deliveries.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (s *Store) addDeliveries(
 
 // supersededAttempts reads which attempts have rows of their own, and their
 // classes: of those deliveries that can have any.
-func (s *Store) supersededAttempts(
+func (s *attempts) supersededAttempts(
 	ctx context.Context, tx bun.Tx, deliveries map[waypost.Touchpoint]*deliveryRow,
 ) (map[attemptKey]string, error) {
 	var keys []waypost.Touchpoint
@@ -283,9 +283,9 @@ var upsertAttempt = bulk{
 }
 
 // writeAttempts writes rows of distinct attempts, whose deliveries are locked.
-func (s *Store) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow) error {
+func (s *deliveries) writeAttempts(ctx context.Context, tx bun.Tx, rows []attemptRow) error {
 	slices.SortFunc(rows, func(a, b attemptRow) int { return compareTouchpoints(a.key().Touchpoint, b.key().Touchpoint) })
-	return upsertAttempt.run(ctx, s, tx, len(rows), func(i int) []any {
+	return upsertAttempt.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		r := rows[i]
 		return []any{r.EnrollmentID, r.Visit, r.Round, r.Attempt, r.At, r.HTTPStatus, r.ErrorClass, r.DurationMs, r.Response, string(r.GaveUp)}
 	}, nil)
@@ -361,7 +361,7 @@ func recordEnds(before, from, when string) string {
 
 // recordInOneStatement records attempts, unless anything was recorded of one of them since they
 // were opened, and returns what is left to record.
-func (s *Store) recordInOneStatement(ctx context.Context, all []delivery.AttemptRecord) (rest []delivery.AttemptRecord, err error) {
+func (s *attempts) recordInOneStatement(ctx context.Context, all []delivery.AttemptRecord) (rest []delivery.AttemptRecord, err error) {
 	if !s.inOneStatement() {
 		return all, nil
 	}
@@ -423,8 +423,8 @@ type assumedMove struct {
 
 // assumeMove is newMove for progress inSequence, if the enrollment stands as its first entry
 // says.
-func (s *Store) assumeMove(p waypost.Progress) (m assumedMove, rows []timelineRow, err error) {
-	entries, rows, err := s.timelineRows(p.EnrollmentID, slices.Clone(p.Entries))
+func (s *attempts) assumeMove(p waypost.Progress) (m assumedMove, rows []timelineRow, err error) {
+	entries, rows, err := s.progress.timelineRows(p.EnrollmentID, slices.Clone(p.Entries))
 	if err != nil {
 		return m, nil, err
 	}
@@ -436,8 +436,8 @@ func (s *Store) assumeMove(p waypost.Progress) (m assumedMove, rows []timelineRo
 	case what == waypost.WhatWaited, what == waypost.WhatMatched, what == waypost.WhatTimedOut:
 		m.was.Status = waypost.EnrollmentWaiting
 	}
-	m.move, rows = s.newMove(p, entries, rows)
-	m.entries, m.at = inVersion(entries, 0), s.endOf(p).Time
+	m.move, rows = s.progress.newMove(p, entries, rows)
+	m.entries, m.at = inVersion(entries, 0), s.progress.endOf(p).Time
 	return m, rows, nil
 }
 
@@ -468,7 +468,7 @@ func (m *assumedMove) changes() (string, error) {
 }
 
 // recordGroup records all of the attempts or, if anything is in the way of one, none.
-func (s *Store) recordGroup(ctx context.Context, text string, records []delivery.AttemptRecord) (done bool, err error) {
+func (s *attempts) recordGroup(ctx context.Context, text string, records []delivery.AttemptRecord) (done bool, err error) {
 	// In the order in which rows are locked.
 	slices.SortFunc(records, func(a, b delivery.AttemptRecord) int { return compareTouchpoints(a.Touchpoint, b.Touchpoint) })
 	moves, numbers := make([]assumedMove, len(records)), map[string]int{}
@@ -505,7 +505,7 @@ func (s *Store) recordGroup(ctx context.Context, text string, records []delivery
 			succeeded := r.Status == waypost.DeliverySucceeded
 			succeed, next = &succeeded, stamp{}
 		}
-		a := newAttemptRow(r, s.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
+		a := newAttemptRow(r, s.deliveries.sealResponse(r.Touchpoint, r.Outcome.Message, r.Outcome.Excerpt))
 		return []any{
 			r.EnrollmentID, r.Visit, r.Attempt, string(r.Status), succeed, next, a.At, a.HTTPStatus, a.ErrorClass, a.DurationMs,
 			a.Response, string(a.GaveUp), nullable(string(m.Status)), m.NodeID, m.LastSeq, m.deferred, m.endedAt, m.endSeq, m.endEntries,

@@ -8,7 +8,8 @@
 //
 // The database. Only these ask which one it is.
 //
-//	store.go             Store, Open, what all files use
+//	nouns.go             Store, and the nouns that it is made of
+//	store.go             Open, what all nouns use
 //	db_location.go       WAYPOST_DATABASE_URL, connections
 //	db_migrate.go        Migrate, versions of the schema
 //	db_tx.go             write, writeRows, query; retries, prepared statements

@@ -121,7 +121,9 @@ type entryRow struct {
 // scope has none of this id. What was decided about it is derived: the statuses
 // paused and canceled, and the entries (of Seq 0) paused, resumed and, for a
 // cancel, or what it exited on, exited.
-func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
+func (s *enrollments) Enrollment(
+	ctx context.Context, sc waypost.Scope, id string,
+) (e waypost.Enrollment, entries []waypost.TimelineEntry, err error) {
 	defer wrap(&err, "load enrollment %s", clip(id))
 	var row startedRow
 	if err := scanByID(ctx, started(s.r, &row), sc, "enrollment", id); err != nil {
@@ -130,10 +132,10 @@ func (s *Store) Enrollment(ctx context.Context, sc waypost.Scope, id string) (e 
 	if e, err = row.enrollment(); err != nil {
 		return e, nil, err
 	}
-	if entries, err = s.timelineOf(ctx, s.r, id); err != nil {
+	if entries, err = s.progress.timelineOf(ctx, s.r, id); err != nil {
 		return e, nil, err
 	}
-	controls, err := s.Controls(ctx, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
+	controls, err := s.controls.Controls(ctx, waypost.ControlTargets{JourneyID: e.JourneyID, LaunchID: e.LaunchID, EnrollmentIDs: []string{id}})
 	if err != nil {
 		return e, nil, err
 	}
@@ -257,12 +259,12 @@ func kindOfTarget(id string) string {
 // EnrollmentsByID returns the enrollments of these ids as they are recorded, of any scope:
 // it is not for what an API caller asks. It alone, and Briefing, have the events that they
 // began by. WorkflowID is left out, and what was decided about them (Controls) does not show. Unknown ids are missing in the answer.
-func (s *Store) EnrollmentsByID(ctx context.Context, ids []string) (_ map[string]waypost.Enrollment, err error) {
+func (s *enrollments) EnrollmentsByID(ctx context.Context, ids []string) (_ map[string]waypost.Enrollment, err error) {
 	defer wrap(&err, "load enrollments")
-	rows, err := rowsByID[enrollmentRow](ctx, s, "id", ids)
+	rows, err := rowsByID[enrollmentRow](ctx, s.db, "id", ids)
 	if err != nil {
 		return nil, err
 	}
-	list, err := decoded(rows, s.withEvent)
+	list, err := decoded(rows, s.entries.withEvent)
 	return keyed(list, func(e waypost.Enrollment) string { return e.ID }), err
 }

@@ -78,7 +78,7 @@ func (r winnerRow) winner() (waypost.Winner, error) {
 // of the winner, if the split has one, which is decided here once it is time to. Calling again
 // for a visit gives the same arm, if it is the enrollment's first one at the split, or if no
 // winner has been decided meanwhile. What it counts is in waypost.NodeCounts.
-func (s *Store) TakeArms(ctx context.Context, b waypost.ArmBatch) (taken map[waypost.Touchpoint]waypost.TakenArm, err error) {
+func (s *enrollments) TakeArms(ctx context.Context, b waypost.ArmBatch) (taken map[waypost.Touchpoint]waypost.TakenArm, err error) {
 	defer wrap(&err, "take arms of split %s", clip(b.NodeID))
 	if len(b.Items) == 0 {
 		return nil, nil
@@ -92,9 +92,9 @@ func (s *Store) TakeArms(ctx context.Context, b waypost.ArmBatch) (taken map[way
 
 // takeArms is TakeArms in a transaction. Of an enrollment only the arm of its first visit is stored and
 // counted.
-func (s *Store) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (map[waypost.Touchpoint]waypost.TakenArm, error) {
+func (s *enrollments) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (map[waypost.Touchpoint]waypost.TakenArm, error) {
 	// An event is either accepted before, and its conversion is seen here, or its transaction sees the arms.
-	if err := s.shareLeads(ctx, tx, mapped(b.Items, func(c waypost.ArmChoice) int64 { return c.LeadsID })); err != nil {
+	if err := s.waits.shareLeads(ctx, tx, mapped(b.Items, func(c waypost.ArmChoice) int64 { return c.LeadsID })); err != nil {
 		return nil, err
 	}
 	ids := mapped(b.Items, func(c waypost.ArmChoice) string { return c.EnrollmentID })
@@ -151,12 +151,12 @@ func (s *Store) takeArms(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (ma
 	if _, err := tx.NewInsert().Model(&added).Exec(ctx); err != nil {
 		return nil, fmt.Errorf("store arms: %w", err)
 	}
-	return taken, s.count(ctx, tx, count)
+	return taken, s.statistics.count(ctx, tx, count)
 }
 
 // wonArm returns the arm that takes everybody at a split, -1 if there is none. It compares the
 // arms if it is time to.
-func (s *Store) wonArm(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (int, error) {
+func (s *enrollments) wonArm(ctx context.Context, tx bun.Tx, b waypost.ArmBatch) (int, error) {
 	if b.Contest == nil {
 		return -1, nil
 	}
@@ -233,8 +233,8 @@ func mismatched(arms []waypost.GoalCounts, weights []int) bool {
 }
 
 // armCounts are the counts of a split's arms as the transaction sees them.
-func (s *Store) armCounts(ctx context.Context, tx bun.Tx, b waypost.ArmBatch, open bool) ([]waypost.GoalCounts, error) {
-	st, err := s.statisticsIn(ctx, tx, waypost.StatisticsQuery{JourneyID: b.JourneyID, Version: b.Version}, open)
+func (s *enrollments) armCounts(ctx context.Context, tx bun.Tx, b waypost.ArmBatch, open bool) ([]waypost.GoalCounts, error) {
+	st, err := s.statistics.statisticsIn(ctx, tx, waypost.StatisticsQuery{JourneyID: b.JourneyID, Version: b.Version}, open)
 	if err != nil {
 		return nil, fmt.Errorf("read the counts of arms: %w", err)
 	}
@@ -248,7 +248,7 @@ func (s *Store) armCounts(ctx context.Context, tx bun.Tx, b waypost.ArmBatch, op
 
 // Winners returns the splits of a journey's versions that compare their arms and that
 // somebody has come to, newest versions first.
-func (s *Store) Winners(ctx context.Context, journeyID string) (_ []waypost.Winner, err error) {
+func (s *enrollments) Winners(ctx context.Context, journeyID string) (_ []waypost.Winner, err error) {
 	defer wrap(&err, "load the winners of journey %s", clip(journeyID))
 	var rows []winnerRow
 	if err := s.r.NewSelect().Model(&rows).Where("journey_id = ?", cleanText(journeyID)).OrderExpr("version DESC, node_id").Scan(ctx); err != nil {
@@ -260,11 +260,13 @@ func (s *Store) Winners(ctx context.Context, journeyID string) (_ []waypost.Winn
 // ReverseWinner takes back that one arm of a split takes everybody: from then on all arms take
 // leads, and in this version they are not compared again. NotFound if the scope has no such
 // journey, or the split no winner; one that was taken back stays so.
-func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID string, version int, node string) (w waypost.Winner, err error) {
+func (s *enrollments) ReverseWinner(
+	ctx context.Context, by waypost.Caller, journeyID string, version int, node string,
+) (w waypost.Winner, err error) {
 	defer wrap(&err, "reverse the winner of journey %s", clip(journeyID))
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		journey, err := s.lockJourney(ctx, tx, sc, journeyID)
+		journey, err := s.journeys.lockJourney(ctx, tx, sc, journeyID)
 		if err != nil {
 			return err
 		}
@@ -285,14 +287,14 @@ func (s *Store) ReverseWinner(ctx context.Context, by waypost.Caller, journeyID 
 			if _, err := tx.NewUpdate().Model(&row).Column("status", "reversed_at").WherePK().Exec(ctx); err != nil {
 				return err
 			}
-			if err := s.audit(ctx, tx, author, "journey.reverseWinner", journey.ID, before, state()); err != nil {
+			if err := s.audit.add(ctx, tx, author, "journey.reverseWinner", journey.ID, before, state()); err != nil {
 				return err
 			}
 		}
 		if w, err = row.winner(); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, w)
+		return s.idempotency.keepResult(ctx, tx, w)
 	})
 	return w, err
 }

@@ -19,7 +19,7 @@ type Entrances interface {
 
 // SetEntrances says who decides about entries. It is called before anything is stored that
 // can begin a journey.
-func (s *Store) SetEntrances(e Entrances) { s.entrances = e }
+func (s *entries) SetEntrances(e Entrances) { s.entrances = e }
 
 // entryRuleRow is what begins a journey by itself. Only the published version of a journey
 // that is not archived has some.
@@ -35,7 +35,7 @@ type entryRuleRow struct {
 }
 
 // replaceEntryRules stores what begins a version in the place of what began the one before it.
-func (s *Store) replaceEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
+func (s *entries) replaceEntryRules(ctx context.Context, tx bun.Tx, journey journeyRow, version int, rules []waypost.EntryRule) error {
 	if len(rules) > 0 { // those of other journeys are counted
 		if err := s.lockTable(ctx, tx, "entry_rules", againstWrites); err != nil {
 			return err
@@ -125,12 +125,14 @@ func (o occasion) name() string {
 // these begin, and counts what the re-entry rule forbids and what could not be decided. It
 // returns how many it has enrolled, and of these those that are claimed, a group for each
 // journey.
-func (s *Store) begin(ctx context.Context, tx bun.Tx, rules []entryRule, occasions []occasion) (n int, claimed []waypost.Cohort, err error) {
+func (s *entries) begin(
+	ctx context.Context, tx bun.Tx, rules []entryRule, occasions []occasion,
+) (n int, claimed []waypost.Cohort, err error) {
 	slices.SortFunc(occasions, func(a, b occasion) int { return cmp.Compare(a.Lead.LeadsID, b.Lead.LeadsID) })
 	t := tallies{}
 	for _, rule := range rules {
-		b := beginning{Store: s, tx: tx, rule: rule, counts: t}
-		if b.version, err = s.versionIn(ctx, tx, versionKey{JourneyID: rule.JourneyID, Version: rule.Version}); err != nil {
+		b := beginning{entries: s, tx: tx, rule: rule, counts: t}
+		if b.version, err = s.cohorts.versionIn(ctx, tx, versionKey{JourneyID: rule.JourneyID, Version: rule.Version}); err != nil {
 			return 0, nil, fmt.Errorf("load journey %s: %w", rule.JourneyID, err)
 		}
 		if b.rules, err = s.rulesIn(b.version); err != nil {
@@ -145,12 +147,12 @@ func (s *Store) begin(ctx context.Context, tx bun.Tx, rules []entryRule, occasio
 			claimed = append(claimed, b.claimed)
 		}
 	}
-	return n, claimed, s.count(ctx, tx, t)
+	return n, claimed, s.statistics.count(ctx, tx, t)
 }
 
 // beginning enrolls leads in one journey.
 type beginning struct {
-	*Store
+	*entries
 	tx      bun.Tx
 	rule    entryRule
 	version waypost.JourneyVersion
@@ -253,7 +255,7 @@ func (b *beginning) store(ctx context.Context, in admitted, keys map[int64]strin
 			return fmt.Errorf("store cohorts: %w", err)
 		}
 	}
-	err := insertEnrollments.run(ctx, b.Store, b.tx, len(rows), func(i int) []any {
+	err := insertEnrollments.run(ctx, b.db, b.tx, len(rows), func(i int) []any {
 		r := &rows[i]
 		return []any{
 			r.ID, r.Org, r.Stage, r.JourneyID, r.Version, r.LeadsID, r.AppID, r.EntryKey, r.Params, r.Depth, &r.Exits, r.CohortID,
@@ -329,7 +331,7 @@ func (r enrollmentRow) beganBy() (e waypost.Entry, err error) {
 }
 
 // withEvent adds the event that the enrollment began by, unless it was erased.
-func (s *Store) withEvent(row enrollmentRow) (waypost.Enrollment, error) {
+func (s *entries) withEvent(row enrollmentRow) (waypost.Enrollment, error) {
 	e, err := row.enrollment()
 	if err != nil || row.Event == nil {
 		return e, err
@@ -344,7 +346,9 @@ func (s *Store) withEvent(row enrollmentRow) (waypost.Enrollment, error) {
 
 // beginByEvents enrolls the leads of events in the journeys that these begin; see begin. The
 // events are of different leads.
-func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule, events []eventRow, leads map[int64]waypost.Lead, bulk bool) ([]waypost.Cohort, error) {
+func (s *entries) beginByEvents(
+	ctx context.Context, tx bun.Tx, rules []entryRule, events []eventRow, leads map[int64]waypost.Lead, bulk bool,
+) ([]waypost.Cohort, error) {
 	occasions := make([]occasion, 0, len(events))
 	for _, row := range events {
 		if row.late() || !slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == row.Name }) {
@@ -366,9 +370,9 @@ func (s *Store) beginByEvents(ctx context.Context, tx bun.Tx, rules []entryRule,
 	return claimed, err
 }
 
-// rounds divides events so that each part has no lead twice that one of the rules may enroll,
+// eventParts divides events so that each part has no lead twice that one of the rules may enroll,
 // and keeps the order of each lead's events.
-func rounds(events []eventRow, rules []entryRule) [][]eventRow {
+func eventParts(events []eventRow, rules []entryRule) [][]eventRow {
 	enters := map[int64]bool{}
 	for _, e := range events {
 		enters[e.LeadsID] = enters[e.LeadsID] || slices.ContainsFunc(rules, func(r entryRule) bool { return r.Name == e.Name })
@@ -390,7 +394,7 @@ func rounds(events []eventRow, rules []entryRule) [][]eventRow {
 
 // beginnable reads what the entries of events need to know: the events' places in the order,
 // and their leads.
-func (s *Store) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (map[int64]waypost.Lead, error) {
+func (s *entries) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (map[int64]waypost.Lead, error) {
 	var seqs []eventRow
 	err := tx.NewSelect().Model(&seqs).Column("seq", "event_id").
 		Where("org = ? AND stage = ? AND event_id IN (?)", sc.Org, sc.Stage, bun.List(mapped(events, func(e eventRow) string { return e.EventID }))).Scan(ctx)
@@ -407,7 +411,9 @@ func (s *Store) beginnable(ctx context.Context, tx bun.Tx, sc waypost.Scope, eve
 // beginByLeads enrolls leads that were created, which have no state before, or changed, in the
 // journeys that this begins, and adds those that may have entered a segment by it to segment_checks.
 // It returns how many it has enrolled or added there. The leads are locked, or new.
-func (s *Store) beginByLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, appID string, changes []leadChange, depth int, bulk bool) (n int, err error) {
+func (s *entries) beginByLeads(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, appID string, changes []leadChange, depth int, bulk bool,
+) (n int, err error) {
 	for _, kind := range []waypost.EntryKind{waypost.EntryLeadCreated, waypost.EntryLeadChanged} {
 		of := slices.DeleteFunc(slices.Clone(changes), func(c leadChange) bool { return (c.before == nil) != (kind == waypost.EntryLeadCreated) })
 		if len(of) == 0 {
@@ -447,6 +453,6 @@ func (s *Store) beginByLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, a
 		return n, nil
 	}
 	ids := mapped(changes, func(c leadChange) int64 { return c.after.LeadsID })
-	marked, err := s.checkLeads(ctx, tx, sc, ids, segmentCause{kind: causeLead, at: changes[0].after.UpdatedAt, depth: depth})
+	marked, err := s.segmentChecks.checkLeads(ctx, tx, sc, ids, segmentCause{kind: causeLead, at: changes[0].after.UpdatedAt, depth: depth})
 	return n + marked, err
 }

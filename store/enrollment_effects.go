@@ -13,16 +13,18 @@ import (
 // records the enrollment's progress, in one transaction. The batch has one item. It does
 // nothing where its result says so, and nothing is recorded if change, or what another lead
 // has, refuses the update. It may be called any number of times for a visit.
-func (s *Store) UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (result waypost.EffectResult, err error) {
+func (s *effects) UpdateLeadAt(
+	ctx context.Context, b waypost.EffectBatch, change func(waypost.Lead) (waypost.LeadFields, []string, error),
+) (result waypost.EffectResult, err error) {
 	defer wrap(&err, "update the lead of enrollment %s", clip(b.Items[0].EnrollmentID))
 	item := b.Items[0]
-	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
+	err = s.leadChanges.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
 		err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 			results, going, err := s.passNodes(ctx, tx, b)
 			if result = results[item.Touchpoint]; err != nil || len(going) == 0 {
 				return err
 			}
-			row, phones, _, err = s.changeLead(ctx, tx, b.Scope, item.LeadsID, change, nil, item.Depth)
+			row, phones, _, err = s.leadChanges.changeLead(ctx, tx, b.Scope, item.LeadsID, change, nil, item.Depth)
 			return err
 		})
 		return row, phones, err
@@ -33,7 +35,7 @@ func (s *Store) UpdateLeadAt(ctx context.Context, b waypost.EffectBatch, change 
 // EmitEvents stores the events of enrollments at emit nodes as AcceptEvent does, with all that
 // follows from them, and records the progress of the enrollments, in one transaction. Items
 // whose result says why not have no effect. It may be called any number of times for a visit.
-func (s *Store) EmitEvents(ctx context.Context, b waypost.EffectBatch) (results map[waypost.Touchpoint]waypost.EffectResult, err error) {
+func (s *effects) EmitEvents(ctx context.Context, b waypost.EffectBatch) (results map[waypost.Touchpoint]waypost.EffectResult, err error) {
 	defer wrap(&err, "emit events")
 	if len(b.Items) == 0 {
 		return nil, nil
@@ -51,7 +53,7 @@ func (s *Store) EmitEvents(ctx context.Context, b waypost.EffectBatch) (results 
 			rows[i].AcceptedAt = stamp{b.At.Add(-time.Microsecond)}
 			rows[i].OccurredAt = rows[i].AcceptedAt
 		}
-		_, err = s.acceptEvents(ctx, tx, b.Scope, rows, len(rows) > 1)
+		_, err = s.events.acceptEvents(ctx, tx, b.Scope, rows, len(rows) > 1)
 		return err
 	})
 	return results, err
@@ -59,7 +61,9 @@ func (s *Store) EmitEvents(ctx context.Context, b waypost.EffectBatch) (results 
 
 // RecordedEffects returns what the timelines say of visits that were passed before, with an
 // effect or without: of those of items that were.
-func (s *Store) RecordedEffects(ctx context.Context, items []waypost.Effect) (recorded map[waypost.Touchpoint]waypost.TimelineEntry, err error) {
+func (s *effects) RecordedEffects(
+	ctx context.Context, items []waypost.Effect,
+) (recorded map[waypost.Touchpoint]waypost.TimelineEntry, err error) {
 	defer wrap(&err, "look for what was recorded")
 	recorded = map[waypost.Touchpoint]waypost.TimelineEntry{}
 	for _, item := range items {
@@ -76,7 +80,9 @@ func (s *Store) RecordedEffects(ctx context.Context, items []waypost.Effect) (re
 
 // passNodes locks the leads and the enrollments of effects, records the progress of those
 // that are to take effect, and returns them.
-func (s *Store) passNodes(ctx context.Context, tx bun.Tx, b waypost.EffectBatch) (results map[waypost.Touchpoint]waypost.EffectResult, going []waypost.Effect, err error) {
+func (s *effects) passNodes(
+	ctx context.Context, tx bun.Tx, b waypost.EffectBatch,
+) (results map[waypost.Touchpoint]waypost.EffectResult, going []waypost.Effect, err error) {
 	var leads []int64
 	q := tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").
 		Where("leads_id IN (?) AND org = ? AND stage = ?", bun.List(mapped(b.Items, leadOfEffect)), b.Scope.Org, b.Scope.Stage).Order("leads_id")
@@ -85,11 +91,11 @@ func (s *Store) passNodes(ctx context.Context, tx bun.Tx, b waypost.EffectBatch)
 	}
 	there := keyed(leads, func(id int64) int64 { return id })
 	ids := mapped(b.Items, enrollmentOfEffect)
-	enrollments, err := s.lockEnrollments(ctx, tx, ids)
+	enrollments, err := s.progress.lockEnrollments(ctx, tx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
-	stopped, err := s.stopped(ctx, tx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
+	stopped, err := s.controls.stopped(ctx, tx, waypost.ControlTargets{JourneyID: b.JourneyID, LaunchID: b.LaunchID, EnrollmentIDs: ids})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,15 +123,15 @@ func (s *Store) passNodes(ctx context.Context, tx bun.Tx, b waypost.EffectBatch)
 	if len(going) == 0 {
 		return results, nil, nil
 	}
-	return results, going, s.moveEnrollments(ctx, tx, progress, enrollments)
+	return results, going, s.progress.moveEnrollments(ctx, tx, progress, enrollments)
 }
 
 func leadOfEffect(e waypost.Effect) int64        { return e.LeadsID }
 func enrollmentOfEffect(e waypost.Effect) string { return e.EnrollmentID }
 
 // entryOf returns what the timeline says of how the item's visit ended, nil if it has not.
-func (s *Store) entryOf(ctx context.Context, db bun.IDB, item waypost.Effect) (*waypost.TimelineEntry, error) {
-	entries, err := s.timelineOf(ctx, db, item.EnrollmentID)
+func (s *effects) entryOf(ctx context.Context, db bun.IDB, item waypost.Effect) (*waypost.TimelineEntry, error) {
+	entries, err := s.progress.timelineOf(ctx, db, item.EnrollmentID)
 	for i := range entries {
 		if e := &entries[i]; e.Seq == item.Seq+1 && e.NodeID == item.NodeID && e.What != waypost.WhatExited {
 			return e, err

@@ -17,7 +17,7 @@ import (
 // says, Conflict if the journey is archived or r forbids the entry (docs/contract.md, "Re-entry"); of concurrent
 // calls for one lead and entry key exactly one passes, unless r allows several. One of the
 // journey's control group is held out: it has ended at once.
-func (s *Store) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
+func (s *enrollments) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (waypost.Enrollment, error) {
 	e, err := s.enroll(ctx, by, e, r, false)
 	if err != nil {
 		return waypost.Enrollment{}, fmt.Errorf("enroll: %w", err)
@@ -27,9 +27,11 @@ func (s *Store) Enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 
 // EnrollClaimed is Enroll and ClaimEnrollments in one, for this enrollment only. claimed is
 // nil if that was not possible, and it waits to be claimed, or if it is held out.
-func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
+func (s *enrollments) EnrollClaimed(
+	ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry,
+) (enrolled waypost.Enrollment, claimed *waypost.Cohort, err error) {
 	// Before anything is written: what is accepted must not be answered with an error.
-	version, err := s.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
+	version, err := s.cohorts.versionOf(ctx, versionKey{JourneyID: e.JourneyID, Version: e.Version})
 	if err != nil {
 		e, err := s.Enroll(ctx, by, e, r)
 		return e, nil, err
@@ -45,13 +47,15 @@ func (s *Store) EnrollClaimed(ctx context.Context, by waypost.Caller, e waypost.
 
 // enroll is Enroll; with claimed the enrollment is stored as claimed by the caller. It shares a statement
 // with others where it can, and otherwise takes a transaction of its own.
-func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry, claimed bool) (waypost.Enrollment, error) {
+func (s *enrollments) enroll(
+	ctx context.Context, by waypost.Caller, e waypost.Enrollment, r waypost.Reentry, claimed bool,
+) (waypost.Enrollment, error) {
 	sc, author := by.Within()
 	row, err := s.newEnrollment(sc, e, claimed)
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	rules, err := s.rulesOf(ctx, versionKey{row.JourneyID, row.Version})
+	rules, err := s.entries.rulesOf(ctx, versionKey{row.JourneyID, row.Version})
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
@@ -59,12 +63,12 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
-	entry, err := s.newAudit(author, "enrollment.create", row.ID, nil, fields{"journeyId": e.JourneyID, "version": e.Version, "leadsId": e.LeadsID})
+	entry, err := s.audit.newAudit(author, "enrollment.create", row.ID, nil, fields{"journeyId": e.JourneyID, "version": e.Version, "leadsId": e.LeadsID})
 	if err != nil {
 		return waypost.Enrollment{}, err
 	}
 	if s.inOneStatement() && waypost.ClaimOf(ctx) == nil && rules.Goal == nil && !rules.holdsOut(row.LeadsID, 0) {
-		done, err := s.enrollTogether(ctx, entering{row, entry}, r)
+		done, err := s.entries.enrollTogether(ctx, entering{row, entry}, r)
 		if err != nil {
 			return waypost.Enrollment{}, err
 		}
@@ -81,7 +85,7 @@ func (s *Store) enroll(ctx context.Context, by waypost.Caller, e waypost.Enrollm
 
 // newEnrollment is the row of e, pending, and claimed if claimed says so; with a
 // waypost.Problems error if the entry key of e is no text that can be stored.
-func (s *Store) newEnrollment(sc waypost.Scope, e waypost.Enrollment, claimed bool) (enrollmentRow, error) {
+func (s *enrollments) newEnrollment(sc waypost.Scope, e waypost.Enrollment, claimed bool) (enrollmentRow, error) {
 	var p waypost.Problems
 	checkText(&p, "entryKey", e.EntryKey)
 	if err := p.Err("entryKey"); err != nil {
@@ -108,7 +112,9 @@ func (s *Store) newEnrollment(sc waypost.Scope, e waypost.Enrollment, claimed bo
 
 // enrollIn stores e in the transaction tx, as the version's rules have it, with its counts
 // and what segments see of it.
-func (s *Store) enrollIn(ctx context.Context, tx bun.Tx, e entering, rules versionRules, r waypost.Reentry) (enrolled waypost.Enrollment, err error) {
+func (s *enrollments) enrollIn(
+	ctx context.Context, tx bun.Tx, e entering, rules versionRules, r waypost.Reentry,
+) (enrolled waypost.Enrollment, err error) {
 	row, lead := e.row, []int64{e.row.LeadsID}
 	if row.Exits, row.Test, err = findEntrants(ctx, tx, row, r); err != nil {
 		return enrolled, err
@@ -119,16 +125,16 @@ func (s *Store) enrollIn(ctx context.Context, tx bun.Tx, e entering, rules versi
 	}
 	switch { // see exits
 	case row.GoalVersion > 0:
-		if err := s.lockLeads(ctx, tx, lead, forChange); err != nil {
+		if err := s.leads.lockLeads(ctx, tx, lead, forChange); err != nil {
 			return enrolled, err
 		}
-		before, err := s.countedBefore(ctx, tx, versionKey{row.JourneyID, row.Version}, lead)
+		before, err := s.entries.countedBefore(ctx, tx, versionKey{row.JourneyID, row.Version}, lead)
 		if err != nil {
 			return enrolled, err
 		}
 		row.BeforeAt = before[row.LeadsID]
 	case row.Exits:
-		if err := s.shareLeads(ctx, tx, lead); err != nil {
+		if err := s.waits.shareLeads(ctx, tx, lead); err != nil {
 			return enrolled, err
 		}
 	}
@@ -138,17 +144,17 @@ func (s *Store) enrollIn(ctx context.Context, tx bun.Tx, e entering, rules versi
 	if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 		return enrolled, err
 	}
-	if err := s.countEntered(ctx, tx, row.CreatedAt.Time, row); err != nil {
+	if err := s.statistics.countEntered(ctx, tx, row.CreatedAt.Time, row); err != nil {
 		return enrolled, err
 	}
 	cause := segmentCause{kind: causeEntered, name: row.JourneyID, at: row.CreatedAt}
-	if _, err := s.checkLeads(ctx, tx, waypost.Scope{Org: row.Org, Stage: waypost.Stage(row.Stage)}, lead, cause); err != nil {
+	if _, err := s.segmentChecks.checkLeads(ctx, tx, waypost.Scope{Org: row.Org, Stage: waypost.Stage(row.Stage)}, lead, cause); err != nil {
 		return enrolled, err
 	}
 	if err := e.entry.write(ctx, tx); err != nil {
 		return enrolled, err
 	}
-	return enrolled, s.keepResult(ctx, tx, enrolled)
+	return enrolled, s.idempotency.keepResult(ctx, tx, enrolled)
 }
 
 // findEntrants looks whether the scope has the lead and the journey version, whether

@@ -47,26 +47,26 @@ func addExits(ctx context.Context, tx bun.Tx, v versionRow) error {
 	return err
 }
 
-// exits tells whether enrollments of a version end by events or segments. If so, or if the version has a
+// ofVersion tells whether enrollments of a version end by events or segments. If so, or if the version has a
 // goal, no event of the leads is accepted until the transaction ends: each comes before the
 // enrollments that it makes, or finds them. It is called before other rows are
 // locked.
-func (s *Store) exits(ctx context.Context, tx bun.Tx, journeyID string, version int, goal bool, leads []int64) (bool, error) {
+func (s *exits) ofVersion(ctx context.Context, tx bun.Tx, journeyID string, version int, goal bool, leads []int64) (bool, error) {
 	exits, err := tx.NewSelect().Model((*journeyExitRow)(nil)).Where("journey_id = ? AND version = ?", journeyID, version).Exists(ctx)
 	if err != nil || !exits && !goal {
 		return false, err
 	}
 	if goal { // of two that enter at once, the second one finds that the first has counted
-		return exits, s.lockLeads(ctx, tx, leads, forChange)
+		return exits, s.leads.lockLeads(ctx, tx, leads, forChange)
 	}
-	return exits, s.shareLeads(ctx, tx, leads)
+	return exits, s.waits.shareLeads(ctx, tx, leads)
 }
 
 // exit ends the enrollments of the events' leads that run and whose version exits on one of
 // them, as a cancel would end them, and tells their workflows. Those that are canceled
 // with their launch or journey, and not swept yet, stay so. The leads are locked. Late events, and
 // those that occurred before an enrollment began, do not end it.
-func (s *Store) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+func (s *exits) exit(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
 	events = slices.DeleteFunc(slices.Clone(events), eventRow.late)
 	if len(events) == 0 {
 		return nil
@@ -112,7 +112,7 @@ type leavingRow struct {
 
 // leave ends those of the enrollments that are not canceled, each once, and tells their workflows. by
 // returns a control with what the enrollment exits on.
-func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stamp, by func(id string) controlRow, bulk bool) error {
+func (s *exits) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stamp, by func(id string) controlRow, bulk bool) error {
 	type group struct{ journeyID, launchID string }
 	groups := map[group][]string{}
 	for _, row := range rows {
@@ -121,7 +121,7 @@ func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stam
 	}
 	var leaving []string
 	for key, ids := range groups {
-		controls, err := s.controlsOf(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		controls, err := s.controls.controlsOf(ctx, tx, waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stam
 		return nil
 	}
 	slices.Sort(leaving)
-	left, err := s.endEach(ctx, tx, leaving, waypost.EnrollmentExited, at, func(id string) controlRow {
+	left, err := s.controls.endEach(ctx, tx, leaving, waypost.EnrollmentExited, at, func(id string) controlRow {
 		row := by(id)
 		row.Kind = waypost.ControlExit
 		return row
@@ -143,5 +143,5 @@ func (s *Store) leave(ctx context.Context, tx bun.Tx, rows []leavingRow, at stam
 	if err != nil {
 		return fmt.Errorf("exit enrollments: %w", err)
 	}
-	return s.notify(ctx, tx, noticesOf(left, true), bulk)
+	return s.notices.notify(ctx, tx, noticesOf(left, true), bulk)
 }

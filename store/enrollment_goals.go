@@ -23,7 +23,7 @@ type Goals interface {
 }
 
 // SetGoals has g decide, from before the store is used.
-func (s *Store) SetGoals(g Goals) { s.goals = g }
+func (s *entries) SetGoals(g Goals) { s.goals = g }
 
 // versionRules is what entering a version depends on, and what counts for its enrollments.
 type versionRules struct {
@@ -46,11 +46,11 @@ func (r versionRules) sameCount(before versionRules) bool {
 }
 
 // rulesOf returns the rules of a version; of one that does not exist there are none.
-func (s *Store) rulesOf(ctx context.Context, key versionKey) (versionRules, error) {
+func (s *entries) rulesOf(ctx context.Context, key versionKey) (versionRules, error) {
 	if r, known := s.rules.Get(key); known {
 		return r, nil
 	}
-	v, err := s.versionOf(ctx, key)
+	v, err := s.cohorts.versionOf(ctx, key)
 	if errors.Is(err, sql.ErrNoRows) {
 		return versionRules{journeyID: key.JourneyID, version: key.Version}, nil
 	}
@@ -61,7 +61,7 @@ func (s *Store) rulesOf(ctx context.Context, key versionKey) (versionRules, erro
 }
 
 // rulesIn returns the rules of a version that is at hand.
-func (s *Store) rulesIn(v waypost.JourneyVersion) (versionRules, error) {
+func (s *entries) rulesIn(v waypost.JourneyVersion) (versionRules, error) {
 	key := versionKey{v.JourneyID, v.Version}
 	if r, known := s.rules.Get(key); known {
 		return r, nil
@@ -135,7 +135,7 @@ func (r enrollmentRow) countLead(c *waypost.Counts, sum waypost.GoalSum) {
 
 // countedBefore tells when leads that are to enter a version with a goal have entered the journey
 // before, as far as its goal has counted that. The leads are locked.
-func (s *Store) countedBefore(ctx context.Context, tx bun.Tx, key versionKey, leads []int64) (map[int64]stamp, error) {
+func (s *entries) countedBefore(ctx context.Context, tx bun.Tx, key versionKey, leads []int64) (map[int64]stamp, error) {
 	var rows []struct {
 		LeadsID int64 `bun:"leads_id"`
 		At      stamp `bun:"at"`
@@ -222,7 +222,7 @@ func (c candidateRow) until() time.Time {
 // have ended or not: each enrollment converts by the one that occurred first, in whatever order
 // they come, and all are worth something.
 // The leads are locked, so of two events the second one finds what the first has done.
-func (s *Store) convert(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) error {
+func (s *entries) convert(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) error {
 	candidates, err := s.candidates(ctx, tx, sc, events)
 	if err != nil || len(candidates) == 0 {
 		return err
@@ -262,7 +262,7 @@ func (s *Store) convert(ctx context.Context, tx bun.Tx, sc waypost.Scope, events
 
 // candidates finds the enrollments that events may bring to their goal. Where no goal has the
 // name of one, that costs a look into an index.
-func (s *Store) candidates(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) ([]candidateRow, error) {
+func (s *entries) candidates(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) ([]candidateRow, error) {
 	var names []struct {
 		Event    string `bun:"event"`
 		WithinMs int64  `bun:"within_ms"`
@@ -303,11 +303,13 @@ func wrapped(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func (s *Store) judged(ctx context.Context, tx bun.Tx, row enrollmentRow, lead waypost.Lead, event eventRow) (yes bool, worth waypost.Amount, err error) {
+func (s *entries) judged(
+	ctx context.Context, tx bun.Tx, row enrollmentRow, lead waypost.Lead, event eventRow,
+) (yes bool, worth waypost.Amount, err error) {
 	if s.goals == nil {
 		return false, 0, errors.New("nobody decides what reaches a goal")
 	}
-	v, err := s.versionIn(ctx, tx, versionKey{row.JourneyID, row.GoalVersion})
+	v, err := s.cohorts.versionIn(ctx, tx, versionKey{row.JourneyID, row.GoalVersion})
 	if err != nil {
 		return false, 0, err
 	}
@@ -334,7 +336,9 @@ var insertConversion = bulk{
 }
 
 // storeConversions stores and counts what events came to for enrollments.
-func (s *Store) storeConversions(ctx context.Context, tx bun.Tx, found map[string]*conversionRow, enrollments map[string]candidateRow) error {
+func (s *entries) storeConversions(
+	ctx context.Context, tx bun.Tx, found map[string]*conversionRow, enrollments map[string]candidateRow,
+) error {
 	ids := slices.Sorted(maps.Keys(found))
 	before, err := conversionsOf(ctx, tx, ids)
 	if err != nil {
@@ -347,7 +351,7 @@ func (s *Store) storeConversions(ctx context.Context, tx bun.Tx, found map[strin
 	count := tallies{}
 	for _, id := range ids {
 		e := enrollments[id].enrollmentRow
-		v, err := s.versionIn(ctx, tx, versionKey{e.JourneyID, e.GoalVersion})
+		v, err := s.cohorts.versionIn(ctx, tx, versionKey{e.JourneyID, e.GoalVersion})
 		if err != nil {
 			return err
 		}
@@ -368,14 +372,14 @@ func (s *Store) storeConversions(ctx context.Context, tx bun.Tx, found map[strin
 		a.count(t, e.BeforeAt, before[a.EnrollmentID], -1)
 		a.count(t, e.BeforeAt, before[a.EnrollmentID].and(found[a.EnrollmentID]), 1)
 	}
-	err = insertConversion.run(ctx, s, tx, len(ids), func(i int) []any {
+	err = insertConversion.run(ctx, s.db, tx, len(ids), func(i int) []any {
 		c := found[ids[i]]
 		return []any{c.EnrollmentID, c.EventID, c.At, int64(c.Worth)}
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("store conversions: %w", err)
 	}
-	return s.count(ctx, tx, count)
+	return s.statistics.count(ctx, tx, count)
 }
 
 // and is the conversion with what other events came to. It is at the earlier time of both.
@@ -401,9 +405,9 @@ func conversionsOf(ctx context.Context, tx bun.Tx, ids []string) (map[string]*co
 }
 
 // Conversions returns which of the enrollments have reached their goal, and what that is worth.
-func (s *Store) Conversions(ctx context.Context, enrollmentIDs []string) (_ map[string]waypost.Conversion, err error) {
+func (s *entries) Conversions(ctx context.Context, enrollmentIDs []string) (_ map[string]waypost.Conversion, err error) {
 	defer wrap(&err, "load conversions")
-	rows, err := rowsByID[conversionRow](ctx, s, "enrollment_id", enrollmentIDs)
+	rows, err := rowsByID[conversionRow](ctx, s.db, "enrollment_id", enrollmentIDs)
 	found := make(map[string]waypost.Conversion, len(rows))
 	for _, row := range rows {
 		found[row.EnrollmentID] = waypost.Conversion{EventID: row.EventID, At: row.At.Time, Worth: row.Worth}

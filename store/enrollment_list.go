@@ -28,7 +28,9 @@ const farthest = 1 << 62
 // f.OldestFirst, as Enrollment has them: at most page.Limit that follow page.After, which
 // is the next of the page before. next is "" at the end. A page can be short, or empty,
 // and have a next: see lookedStep. A malformed After is a BadRequest of "cursor".
-func (s *Store) ListEnrollments(ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page) (list []waypost.Enrollment, next string, err error) {
+func (s *enrollments) ListEnrollments(
+	ctx context.Context, sc waypost.Scope, f waypost.EnrollmentFilter, page waypost.Page,
+) (list []waypost.Enrollment, next string, err error) {
 	defer wrap(&err, "list enrollments")
 	w, err := newEnrollmentWalk(sc, f, page)
 	if err != nil {
@@ -128,7 +130,7 @@ func (w *enrollmentWalk) matches(row startedRow, e waypost.Enrollment) bool {
 }
 
 // listedPage reads a page of a walk, and the place that the next one follows.
-func (s *Store) listedPage(ctx context.Context, tx bun.Tx, w enrollmentWalk) (list []waypost.Enrollment, next string, err error) {
+func (s *enrollments) listedPage(ctx context.Context, tx bun.Tx, w enrollmentWalk) (list []waypost.Enrollment, next string, err error) {
 	if known, err := s.withinLaunch(ctx, tx, &w); err != nil || !known {
 		return nil, "", err
 	}
@@ -173,7 +175,7 @@ const launchSkew = time.Minute
 
 // withinLaunch restricts a walk by launch to its journey and its time; known is false if
 // nothing can match.
-func (s *Store) withinLaunch(ctx context.Context, tx bun.Tx, w *enrollmentWalk) (known bool, err error) {
+func (s *enrollments) withinLaunch(ctx context.Context, tx bun.Tx, w *enrollmentWalk) (known bool, err error) {
 	if w.f.LaunchID == "" {
 		return true, nil
 	}
@@ -209,7 +211,7 @@ const pausedAlone = "controls AS pc CROSS JOIN enrollments AS e WHERE pc.kind = 
 
 // enrollmentStreams lists the parts that can have what a walk asks for, that with the first
 // one first.
-func (s *Store) enrollmentStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk) ([]enrollmentStream, error) {
+func (s *enrollments) enrollmentStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk) ([]enrollmentStream, error) {
 	begin := int64(farthest)
 	if w.f.OldestFirst {
 		begin = -begin
@@ -301,7 +303,7 @@ type placeRow struct {
 
 // enrollmentPlaces lists the places of the walk's journeys, with two looks into
 // enrollments_by_place for each.
-func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWalk) (places []placeRow, err error) {
+func (s *enrollments) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWalk) (places []placeRow, err error) {
 	const look = "(SELECT e.place FROM enrollments AS e WHERE e.journey_id = %[1]s.journey_id AND e.version = %[1]s.version%[2]s ORDER BY e.place LIMIT 1)"
 	base := "SELECT v.journey_id, v.version, " + fmt.Sprintf(look, "v", "") +
 		" FROM journeys AS j JOIN journey_versions AS v ON v.journey_id = j.id WHERE j.org = ? AND j.stage = ?"
@@ -331,7 +333,9 @@ func (s *Store) enrollmentPlaces(ctx context.Context, tx bun.Tx, w enrollmentWal
 
 // mergeStreams reads the first n enrollments of all streams. Most need not be looked into:
 // the first of what they have comes too late, or their heads tell enough.
-func (s *Store) mergeStreams(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, err error) {
+func (s *enrollments) mergeStreams(
+	ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int,
+) (rows []startedRow, err error) {
 	rows, beyond, err := s.readHeads(ctx, tx, w, streams, n)
 	if err != nil {
 		return nil, err
@@ -382,7 +386,9 @@ const (
 // readHeads reads the heads of the first streams, so many enrollments of each that few streams
 // are likely to have more among the first n of all. beyond has the streams that were read: by
 // their index the last enrollment of the head, nil if the head is all there is.
-func (s *Store) readHeads(ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int) (rows []startedRow, beyond map[int]*enrollmentPlace, err error) {
+func (s *enrollments) readHeads(
+	ctx context.Context, tx bun.Tx, w enrollmentWalk, streams []enrollmentStream, n int,
+) (rows []startedRow, beyond map[int]*enrollmentPlace, err error) {
 	beyond = map[int]*enrollmentPlace{}
 	var values []string
 	var args []any
@@ -445,7 +451,9 @@ func (w *enrollmentWalk) within() (where, order string, args []any) {
 }
 
 // readStream reads the first n enrollments of a walk's stream.
-func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, n int) (rows []startedRow, err error) {
+func (s *enrollments) readStream(
+	ctx context.Context, tx bun.Tx, w enrollmentWalk, stream enrollmentStream, n int,
+) (rows []startedRow, err error) {
 	where, order, args := w.within()
 	err = tx.NewRaw("SELECT k.*, c.started_at FROM (SELECT "+listedColumns+" FROM "+stream.of+where+order+" LIMIT ?) AS k LEFT JOIN cohorts AS c ON c.id = k.cohort_id",
 		slices.Concat(stream.args, args, []any{n})...).Scan(ctx, &rows)
@@ -453,7 +461,7 @@ func (s *Store) readStream(ctx context.Context, tx bun.Tx, w enrollmentWalk, str
 }
 
 // decided returns enrollments with what was decided about them, as Enrollment does for one.
-func (s *Store) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([]waypost.Enrollment, error) {
+func (s *enrollments) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([]waypost.Enrollment, error) {
 	list, err := decoded(started, startedRow.enrollment)
 	if err != nil {
 		return nil, err
@@ -479,7 +487,7 @@ func (s *Store) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([
 	}
 	controls := map[string]waypost.Controls{}
 	for key, ids := range groups {
-		of, err := s.byEnrollment(ctx, tx, inOrder(rows), waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
+		of, err := s.controls.byEnrollment(ctx, tx, inOrder(rows), waypost.ControlTargets{JourneyID: key.journeyID, LaunchID: key.launchID, EnrollmentIDs: ids})
 		if err != nil {
 			return nil, err
 		}
@@ -494,7 +502,7 @@ func (s *Store) decided(ctx context.Context, tx bun.Tx, started []startedRow) ([
 }
 
 // fillParams adds the params of enrollments, which most have none of.
-func (s *Store) fillParams(ctx context.Context, tx bun.Tx, list []waypost.Enrollment) error {
+func (s *enrollments) fillParams(ctx context.Context, tx bun.Tx, list []waypost.Enrollment) error {
 	if len(list) == 0 {
 		return nil
 	}

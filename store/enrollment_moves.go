@@ -37,10 +37,12 @@ const moveStep = 500
 // workflows, which then call LetGo; a dry run only counts them. It goes step
 // by step, each a transaction: if it was cut off, another call orders all that still wait.
 // Both versions exist and have the nodes; NotFound if the scope has no such journey.
-func (s *Store) MigrateEnrollments(ctx context.Context, by waypost.Caller, m waypost.Migration, dryRun bool) (done waypost.Migrated, err error) {
+func (s *enrollments) MigrateEnrollments(
+	ctx context.Context, by waypost.Caller, m waypost.Migration, dryRun bool,
+) (done waypost.Migrated, err error) {
 	defer wrap(&err, "migrate journey %s", clip(m.JourneyID))
 	sc, author := by.Within()
-	if _, err := s.journeyRow(ctx, sc, m.JourneyID); err != nil {
+	if _, err := s.journeys.journeyRow(ctx, sc, m.JourneyID); err != nil {
 		return done, err
 	}
 	if dryRun {
@@ -52,8 +54,8 @@ func (s *Store) MigrateEnrollments(ctx context.Context, by waypost.Caller, m way
 
 // orderMoves orders the enrollments of m to its new version, moveStep in a transaction, so that locks are
 // short. After an error done says how many were ordered; those stay ordered.
-func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Migration) (done waypost.Migrated, err error) {
-	entry, err := s.newAudit(by, "journey.migrate", m.JourneyID, nil, nil)
+func (s *enrollments) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Migration) (done waypost.Migrated, err error) {
+	entry, err := s.audit.newAudit(by, "journey.migrate", m.JourneyID, nil, nil)
 	if err != nil {
 		return done, err
 	}
@@ -81,7 +83,7 @@ func (s *Store) orderMoves(ctx context.Context, by *waypost.Author, m waypost.Mi
 			if len(ids) > 0 {
 				return nil
 			}
-			return s.keepResult(ctx, tx, after)
+			return s.idempotency.keepResult(ctx, tx, after)
 		})
 		if err != nil {
 			return done, err
@@ -101,14 +103,14 @@ func waiting(q *bun.SelectQuery, m waypost.Migration) *bun.SelectQuery {
 // movable are the queries for the enrollments of a migration: those without a launch and those
 // of launches. They go by indexes that serve others: one of where enrollments wait would
 // cost each step of each journey a write. A million of them take a second or two.
-func (s *Store) movable(m waypost.Migration) []*bun.SelectQuery {
+func (s *enrollments) movable(m waypost.Migration) []*bun.SelectQuery {
 	single := s.r.NewSelect().TableExpr("enrollments AS e").Where("e.launch_id IS NULL")
 	// SQLite joins in the order in which a CROSS JOIN is written.
 	launched := s.r.NewSelect().TableExpr("launches AS l CROSS JOIN enrollments AS e").Where("l.journey_id = ? AND e.launch_id = l.id", m.JourneyID)
 	return []*bun.SelectQuery{waiting(single, m), waiting(launched, m)}
 }
 
-func (s *Store) countMovable(ctx context.Context, m waypost.Migration) (n int, err error) {
+func (s *enrollments) countMovable(ctx context.Context, m waypost.Migration) (n int, err error) {
 	for _, q := range s.movable(m) {
 		found, err := q.Count(ctx)
 		if err != nil {
@@ -120,7 +122,7 @@ func (s *Store) countMovable(ctx context.Context, m waypost.Migration) (n int, e
 }
 
 // listMovable lists the enrollments of a migration, in the order of their ids.
-func (s *Store) listMovable(ctx context.Context, m waypost.Migration) (all []string, err error) {
+func (s *enrollments) listMovable(ctx context.Context, m waypost.Migration) (all []string, err error) {
 	for _, q := range s.movable(m) {
 		var ids []string
 		if err := q.ColumnExpr("e.id").Scan(ctx, &ids); err != nil {
@@ -134,7 +136,7 @@ func (s *Store) listMovable(ctx context.Context, m waypost.Migration) (all []str
 
 // orderStep orders those of the enrollments to move that still wait. Their workflows
 // are told.
-func (s *Store) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, ids []string) (ordered int, err error) {
+func (s *enrollments) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, ids []string) (ordered int, err error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
@@ -156,13 +158,13 @@ func (s *Store) orderStep(ctx context.Context, tx bun.Tx, m waypost.Migration, i
 			return 0, err
 		}
 	}
-	return len(rows), s.notify(ctx, tx, noticesOf(rows, false), true)
+	return len(rows), s.notices.notify(ctx, tx, noticesOf(rows, false), true)
 }
 
 // Moves returns where enrollments of a version are ordered to go on, by their ids. seqs
 // says how far each of them got: an order for where it stood before does not count. Of
 // one that is in another version already it returns the zero Move.
-func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (moves map[string]waypost.Move, err error) {
+func (s *enrollments) Moves(ctx context.Context, version int, seqs map[string]int) (moves map[string]waypost.Move, err error) {
 	defer wrap(&err, "look for moves")
 	moves = map[string]waypost.Move{}
 	if len(seqs) == 0 {
@@ -192,7 +194,7 @@ func (s *Store) Moves(ctx context.Context, version int, seqs map[string]int) (mo
 // that have left, now or by an earlier call. Others stay: an enrollment that has ended,
 // that another order is for, or that an event has come for which its workflow has not
 // looked at.
-func (s *Store) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[string]bool, err error) {
+func (s *enrollments) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[string]bool, err error) {
 	defer wrap(&err, "let %d enrollments go", len(b.Items))
 	if len(b.Items) == 0 {
 		return nil, nil
@@ -207,7 +209,7 @@ func (s *Store) LetGo(ctx context.Context, b waypost.LeavingBatch) (left map[str
 // letGo carries out orders to another version where the workflow stands at the entry that the store has
 // recorded last. It returns the enrollments that the workflow has to leave; events that it has not seen
 // keep an enrollment where it is.
-func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (map[string]bool, error) {
+func (s *enrollments) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (map[string]bool, error) {
 	leads := mapped(b.Items, func(item waypost.Leaving) int64 { return item.LeadsID })
 	ids := mapped(b.Items, enrollmentOfLeaving)
 	exits := map[int]bool{} // by the new version
@@ -218,12 +220,12 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 	}
 	// No event is accepted meanwhile: it comes before, and is seen below, or finds the
 	// enrollments in their new version.
-	if err := s.shareLeads(ctx, tx, leads); err != nil {
+	if err := s.waits.shareLeads(ctx, tx, leads); err != nil {
 		return nil, err
 	}
 	for version := range exits {
 		var err error
-		if exits[version], err = s.exits(ctx, tx, b.JourneyID, version, false, leads); err != nil {
+		if exits[version], err = s.exits.ofVersion(ctx, tx, b.JourneyID, version, false, leads); err != nil {
 			return nil, err
 		}
 	}
@@ -271,17 +273,17 @@ func (s *Store) letGo(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch) (m
 			return nil, err
 		}
 	}
-	if err := s.count(ctx, tx, count); err != nil {
+	if err := s.statistics.count(ctx, tx, count); err != nil {
 		return nil, err
 	}
-	return left, s.leaveCohorts(ctx, tx, cohorts)
+	return left, s.cohorts.leaveCohorts(ctx, tx, cohorts)
 }
 
 func enrollmentOfLeaving(item waypost.Leaving) string { return item.EnrollmentID }
 
 // unseenStay leaves out an enrollment that waits for an event if one has come that its
 // workflow has not looked at: the workflow has been told, or will be when a pause ends.
-func (s *Store) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leaving) ([]waypost.Leaving, error) {
+func (s *enrollments) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leaving) ([]waypost.Leaving, error) {
 	var waits []waypost.Wait
 	var keys []waypost.Touchpoint
 	for _, item := range items {
@@ -294,7 +296,7 @@ func (s *Store) unseenStay(ctx context.Context, tx bun.Tx, items []waypost.Leavi
 	if len(waits) == 0 {
 		return items, nil
 	}
-	rows, err := s.waitsOf(ctx, tx, keys, true)
+	rows, err := s.waits.waitsOf(ctx, tx, keys, true)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +314,7 @@ var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // goOn puts enrollments of one workflow into a cohort of another version. It has an id
 // of its own, even for a single enrollment, whose workflow has the enrollment's.
-func (s *Store) goOn(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch, version int, exits bool, items []waypost.Leaving) error {
+func (s *enrollments) goOn(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch, version int, exits bool, items []waypost.Leaving) error {
 	now := s.time()
 	ids := mapped(items, enrollmentOfLeaving)
 	packed, err := toJSON(mapped(items, func(item waypost.Leaving) waypost.CohortMember {
@@ -333,5 +335,5 @@ func (s *Store) goOn(ctx context.Context, tx bun.Tx, b waypost.LeavingBatch, ver
 	if err != nil {
 		return err
 	}
-	return s.dropWaits(ctx, tx, ids)
+	return s.waits.dropWaits(ctx, tx, ids)
 }

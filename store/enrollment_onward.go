@@ -24,15 +24,15 @@ import (
 // rule forbids it, if it was deleted, or at waypost.MaxEnrollDepth or MaxEnrolledAtOnce.
 // All are refused if the scope lacks the journey, or if it is archived or has no version.
 // A journey that is paused takes leads, whose enrollments are paused.
-func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[waypost.Touchpoint]waypost.OnwardResult, err error) {
+func (s *enrollments) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[waypost.Touchpoint]waypost.OnwardResult, err error) {
 	defer wrap(&err, "enroll in journey %s", clip(b.Into))
-	rules, err := s.rulesOf(ctx, versionKey{b.Into, b.Version})
+	rules, err := s.entries.rulesOf(ctx, versionKey{b.Into, b.Version})
 	if err != nil {
 		return nil, err
 	}
 	var o onward
 	err = s.writeRows(ctx, len(b.Items), func(ctx context.Context, tx bun.Tx) error {
-		o = onward{Store: s, tx: tx, batch: b, rules: rules, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
+		o = onward{enrollments: s, tx: tx, batch: b, rules: rules, results: make(map[waypost.Touchpoint]waypost.OnwardResult, len(b.Items)), now: s.time()}
 		return o.run(ctx)
 	})
 	return o.results, err
@@ -40,7 +40,7 @@ func (s *Store) EnrollOnward(ctx context.Context, b waypost.OnwardBatch) (_ map[
 
 // onward is one transaction of EnrollOnward.
 type onward struct {
-	*Store
+	*enrollments
 	tx      bun.Tx
 	batch   waypost.OnwardBatch
 	results map[waypost.Touchpoint]waypost.OnwardResult
@@ -61,7 +61,7 @@ func (o *onward) run(ctx context.Context) error {
 		return err
 	}
 	leadIDs := mapped(o.batch.Items, func(item waypost.Onward) int64 { return item.LeadsID })
-	if o.exiting, err = o.exits(ctx, o.tx, o.batch.Into, o.batch.Version, o.rules.goalVersion() > 0, leadIDs); err != nil {
+	if o.exiting, err = o.exits.ofVersion(ctx, o.tx, o.batch.Into, o.batch.Version, o.rules.goalVersion() > 0, leadIDs); err != nil {
 		return err
 	}
 	sources, err := o.sources(ctx)
@@ -71,7 +71,7 @@ func (o *onward) run(ctx context.Context) error {
 	if err := o.before(ctx); err != nil {
 		return err
 	}
-	stopped, err := o.stopped(ctx, o.tx, waypost.ControlTargets{JourneyID: o.batch.JourneyID, LaunchID: o.batch.LaunchID, EnrollmentIDs: o.ids()})
+	stopped, err := o.controls.stopped(ctx, o.tx, waypost.ControlTargets{JourneyID: o.batch.JourneyID, LaunchID: o.batch.LaunchID, EnrollmentIDs: o.ids()})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (o *onward) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.tests, err = o.testLeads(ctx, o.tx, o.batch.Scope, leads); err != nil {
+	if o.tests, err = o.statistics.testLeads(ctx, o.tx, o.batch.Scope, leads); err != nil {
 		return err
 	}
 	var entrants []entrant
@@ -217,7 +217,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			running = append(running, e.LeadsID)
 		}
 	}
-	in, err := o.enterBoth(ctx, o.tx, entrance{
+	in, err := o.entries.enterBoth(ctx, o.tx, entrance{
 		Scope: o.batch.Scope, versionKey: versionKey{o.batch.Into, o.batch.Version}, goal: o.rules.goalVersion() > 0, rule: rule, tests: o.tests, at: o.now,
 	}, running, held)
 	if err != nil {
@@ -247,7 +247,7 @@ func (o *onward) enter(ctx context.Context, group []entrant) error {
 			return fmt.Errorf("store enrollments: %w", err)
 		}
 	}
-	if err := o.countEntered(ctx, o.tx, o.now, rows...); err != nil {
+	if err := o.statistics.countEntered(ctx, o.tx, o.now, rows...); err != nil {
 		return fmt.Errorf("count enrollments: %w", err)
 	}
 	return o.explain(ctx, refused)

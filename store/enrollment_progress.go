@@ -48,7 +48,7 @@ type journeyEntry struct {
 // status with a LastSeq that is not above the recorded one is ignored. An
 // enrollment that ended stays ended, and frees its re-entry. An enrollment that
 // is not there (any more) is passed over.
-func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress) (err error) {
+func (s *progress) RecordProgress(ctx context.Context, progress []waypost.Progress) (err error) {
 	defer wrap(&err, "record progress")
 	if len(progress) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (s *Store) RecordProgress(ctx context.Context, progress []waypost.Progress)
 	return s.writeRows(ctx, len(progress), func(ctx context.Context, tx bun.Tx) error { return s.recordProgress(ctx, tx, progress) })
 }
 
-func (s *Store) recordProgress(ctx context.Context, tx bun.Tx, progress []waypost.Progress) error {
+func (s *progress) recordProgress(ctx context.Context, tx bun.Tx, progress []waypost.Progress) error {
 	enrollments, err := s.lockEnrollments(ctx, tx, mapped(progress, func(p waypost.Progress) string { return p.EnrollmentID }))
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func enrollmentsOf(keys []waypost.Touchpoint) []string {
 
 // lockEnrollments reads enrollments and keeps other transactions from changing
 // them. Those that are not there are missing in the answer.
-func (s *Store) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (map[string]enrollmentState, error) {
+func (s *progress) lockEnrollments(ctx context.Context, tx bun.Tx, ids []string) (map[string]enrollmentState, error) {
 	ids = distinct(ids)
 	states := make(map[string]enrollmentState, len(ids))
 	if len(ids) == 0 {
@@ -129,7 +129,7 @@ type move struct {
 
 // newMove is the move of progress with sorted entries, which are packed in rows, and those
 // rows that are the timeline's.
-func (s *Store) newMove(p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) (move, []timelineRow) {
+func (s *progress) newMove(p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) (move, []timelineRow) {
 	m := move{Progress: p, deferred: endsDeferred(entries)}
 	if p.Status.Ended() {
 		m.endedAt = s.endOf(p)
@@ -146,7 +146,9 @@ func endsDeferred(entries []waypost.TimelineEntry) bool {
 }
 
 // moveEnrollments records the progress of enrollments that are locked, and counts it.
-func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState) error {
+func (s *progress) moveEnrollments(
+	ctx context.Context, tx bun.Tx, progress []waypost.Progress, enrollments map[string]enrollmentState,
+) error {
 	latest := make(map[string]waypost.Progress, len(progress))
 	entries := make(map[string][]waypost.TimelineEntry, len(progress))
 	for _, p := range progress {
@@ -174,7 +176,7 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 		return err
 	}
 	slices.SortFunc(run.moves, func(a, b move) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
-	err := moveEnrollment.run(ctx, s, tx, len(run.moves), func(i int) []any {
+	err := moveEnrollment.run(ctx, s.db, tx, len(run.moves), func(i int) []any {
 		m := &run.moves[i]
 		return []any{m.EnrollmentID, string(m.Status), m.NodeID, m.LastSeq, m.deferred, m.endedAt, m.endSeq, m.endEntries}
 	}, nil)
@@ -184,11 +186,11 @@ func (s *Store) moveEnrollments(ctx context.Context, tx bun.Tx, progress []waypo
 	if err := s.recount(ctx, tx, run, enrollments, 1); err != nil {
 		return err
 	}
-	if err := s.count(ctx, tx, run.tallies); err != nil {
+	if err := s.statistics.count(ctx, tx, run.tallies); err != nil {
 		return err
 	}
 	ended, ends := endsOf(run.moves, enrollments)
-	if err := s.announceEnds(ctx, tx, ended); err != nil {
+	if err := s.announcements.announceEnds(ctx, tx, ended); err != nil {
 		return err
 	}
 	return s.freeEntries(ctx, tx, ends)
@@ -204,7 +206,9 @@ type moving struct {
 }
 
 // moveOne adds what the progress of an enrollment changes, and returns the timeline's rows of it.
-func (s *Store) moveOne(run *moving, e enrollmentState, p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow) []timelineRow {
+func (s *progress) moveOne(
+	run *moving, e enrollmentState, p waypost.Progress, entries []waypost.TimelineEntry, rows []timelineRow,
+) []timelineRow {
 	// A deferral whose record no workflow has seen is replaced.
 	replaces := p.LastSeq == e.LastSeq && e.Deferred && len(entries) > 0 && !endsDeferred(entries)
 	moves := e.EndedAt.IsZero() && (p.LastSeq > e.LastSeq || replaces)
@@ -251,7 +255,7 @@ func (e enrollmentState) place() place {
 }
 
 // recount counts the whole timelines of the enrollments that need it, so many times.
-func (s *Store) recount(ctx context.Context, tx bun.Tx, run moving, enrollments map[string]enrollmentState, times int) error {
+func (s *progress) recount(ctx context.Context, tx bun.Tx, run moving, enrollments map[string]enrollmentState, times int) error {
 	timelines, err := s.timelinesOf(ctx, tx, run.recounted)
 	for id, entries := range timelines {
 		run.tallies.walk(enrollments[id].JourneyID, place{}, entries, times)
@@ -273,7 +277,7 @@ func endsOf(moves []move, enrollments map[string]enrollmentState) (ids []string,
 }
 
 // endOf dates the end of an enrollment by its last entry.
-func (s *Store) endOf(p waypost.Progress) stamp {
+func (s *progress) endOf(p waypost.Progress) stamp {
 	end := stamp{s.time()}
 	if len(p.Entries) > 0 {
 		if at := slices.MaxFunc(p.Entries, func(a, b waypost.TimelineEntry) int { return cmp.Compare(a.Seq, b.Seq) }).At; !at.IsZero() {
@@ -284,11 +288,11 @@ func (s *Store) endOf(p waypost.Progress) stamp {
 }
 
 // freeEntries takes the enrollments that ended, so many of each entry, from the active ones.
-func (s *Store) freeEntries(ctx context.Context, tx bun.Tx, ended map[journeyEntry]int) error {
+func (s *progress) freeEntries(ctx context.Context, tx bun.Tx, ended map[journeyEntry]int) error {
 	entries := slices.SortedFunc(maps.Keys(ended), func(a, b journeyEntry) int {
 		return cmp.Or(cmp.Compare(a.JourneyID, b.JourneyID), cmp.Compare(a.LeadsID, b.LeadsID), cmp.Compare(a.EntryKey, b.EntryKey))
 	})
-	return freeEntry.run(ctx, s, tx, len(entries), func(i int) []any {
+	return freeEntry.run(ctx, s.db, tx, len(entries), func(i int) []any {
 		e := entries[i]
 		return []any{e.JourneyID, e.LeadsID, e.EntryKey, ended[e]}
 	}, nil)
@@ -315,7 +319,9 @@ type timelineEntry struct {
 
 // timelineRows packs entries of one enrollment, given in any order, and returns them as they
 // are stored, too. The list that it is given is changed.
-func (s *Store) timelineRows(enrollmentID string, entries []waypost.TimelineEntry) (sorted []waypost.TimelineEntry, rows []timelineRow, err error) {
+func (s *progress) timelineRows(
+	enrollmentID string, entries []waypost.TimelineEntry,
+) (sorted []waypost.TimelineEntry, rows []timelineRow, err error) {
 	slices.SortStableFunc(entries, bySeq)
 	entries = slices.CompactFunc(entries, sameSeq)
 	for i := range entries {
@@ -366,18 +372,18 @@ var insertTimelineRow = bulk{
 		WHERE EXCLUDED.last_seq >= t.last_seq`,
 }
 
-func (s *Store) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRow, enrollments map[string]enrollmentState) error {
+func (s *progress) insertTimeline(ctx context.Context, tx bun.Tx, rows []timelineRow, enrollments map[string]enrollmentState) error {
 	slices.SortFunc(rows, func(a, b timelineRow) int {
 		return cmp.Or(cmp.Compare(a.EnrollmentID, b.EnrollmentID), cmp.Compare(a.Seq, b.Seq))
 	})
-	return insertTimelineRow.run(ctx, s, tx, len(rows), func(i int) []any {
+	return insertTimelineRow.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		r := &rows[i]
 		return []any{r.EnrollmentID, r.Seq, r.LastSeq, enrollments[r.EnrollmentID].Version, r.Entries}
 	}, nil)
 }
 
 // timelineOf returns the timeline of an enrollment, in order.
-func (s *Store) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
+func (s *progress) timelineOf(ctx context.Context, db bun.IDB, enrollmentID string) ([]waypost.TimelineEntry, error) {
 	timelines, err := s.timelinesOf(ctx, db, []string{enrollmentID})
 	return timelines[enrollmentID], err
 }
@@ -403,7 +409,7 @@ func (p timelinePart) compare(other timelinePart) int {
 }
 
 // timelinesOf returns the timelines of enrollments, each in order.
-func (s *Store) timelinesOf(ctx context.Context, db bun.IDB, ids []string) (map[string][]waypost.TimelineEntry, error) {
+func (s *progress) timelinesOf(ctx context.Context, db bun.IDB, ids []string) (map[string][]waypost.TimelineEntry, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

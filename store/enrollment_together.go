@@ -92,7 +92,7 @@ type waitingEnrollment struct {
 // stands in the way, done is false and nothing has happened; enroll finds out what it is.
 // Journeys with exitOn events or a goal need a lock, so enroll does all of them, and those of
 // control groups and of test leads.
-func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
+func (s *entries) enrollTogether(ctx context.Context, one entering, r waypost.Reentry) (done bool, err error) {
 	e := &waitingEnrollment{entering: one, reentry: r, ended: make(chan struct{})}
 	s.enrolling.join(e, s.enrollAll)
 	select {
@@ -110,7 +110,7 @@ func (s *Store) enrollTogether(ctx context.Context, one entering, r waypost.Reen
 // enrollAll stores enrollments by one statement for each kind of re-entry. Of several with
 // the same journey, lead and entry key it stores the first: a statement cannot change a
 // row twice.
-func (s *Store) enrollAll(all []*waitingEnrollment) {
+func (s *entries) enrollAll(all []*waitingEnrollment) {
 	defer func() {
 		for _, e := range all {
 			close(e.ended)
@@ -146,7 +146,7 @@ func (e *waitingEnrollment) key() entryRow {
 // enrollInOneStatement stores the enrollments that nothing stands in the way of, and tells
 // which these are.
 // Its conditions are subqueries of one row each: joins might be planned to read whole tables.
-func (s *Store) enrollInOneStatement(ctx context.Context, all []entering, r waypost.Reentry) (done map[string]bool, err error) {
+func (s *entries) enrollInOneStatement(ctx context.Context, all []entering, r waypost.Reentry) (done map[string]bool, err error) {
 	var ids, orgs, stages, journeys, apps, keys, params, deltas []string
 	var versions, leads, created, claimed []int64
 	var entries, applications, actors, requests, became []string // '' for what the audit log does not tell

@@ -52,7 +52,7 @@ var updateWait = bulk{
 // returned ones, or wakes the workflow. An event that satisfied an earlier visit of the
 // enrollment to the same node is not among them. Since, Until and Expired of the last call
 // count. Of several waits of one touchpoint the first counts.
-func (s *Store) Await(ctx context.Context, waits []waypost.Wait) (states map[waypost.Touchpoint]waypost.WaitState, err error) {
+func (s *waits) Await(ctx context.Context, waits []waypost.Wait) (states map[waypost.Touchpoint]waypost.WaitState, err error) {
 	defer wrap(&err, "await events")
 	if len(waits) == 0 {
 		return map[waypost.Touchpoint]waypost.WaitState{}, nil
@@ -74,7 +74,7 @@ func compareTouchpoints(a, b waypost.Touchpoint) int {
 
 // await is Await in a transaction. The leads are locked against new events: an event is either among those
 // that it returns, or finds the wait and tells the workflow.
-func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
+func (s *waits) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map[waypost.Touchpoint]waypost.WaitState, error) {
 	if err := s.shareLeads(ctx, tx, mapped(waits, leadOfWait)); err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (s *Store) await(ctx context.Context, tx bun.Tx, waits []waypost.Wait) (map
 	return states, s.expire(ctx, tx, expired, states)
 }
 
-func (s *Store) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
-	return insertWait.run(ctx, s, tx, len(waits), func(i int) []any {
+func (s *waits) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait) error {
+	return insertWait.run(ctx, s.db, tx, len(waits), func(i int) []any {
 		w := waits[i]
 		return []any{w.EnrollmentID, w.Visit, w.NodeID, strings.Join(w.Events, "\n"), w.LeadsID, w.WorkflowID, strings.Join(w.Fields, "\n")}
 	}, nil)
@@ -110,7 +110,7 @@ func (s *Store) insertWaits(ctx context.Context, tx bun.Tx, waits []waypost.Wait
 
 // expire closes waits whose time has run out, save those that an event closed
 // meanwhile.
-func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, states map[waypost.Touchpoint]waypost.WaitState) error {
+func (s *waits) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, states map[waypost.Touchpoint]waypost.WaitState) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -130,8 +130,8 @@ func (s *Store) expire(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint
 	return s.updateWaits(ctx, tx, updates)
 }
 
-func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
-	return updateWait.run(ctx, s, tx, len(rows), func(i int) []any {
+func (s *waits) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) error {
+	return updateWait.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		r := rows[i]
 		if r.Closed {
 			r.LookAt = stamp{}
@@ -142,15 +142,15 @@ func (s *Store) updateWaits(ctx context.Context, tx bun.Tx, rows []waitRow) erro
 
 // shareLeads keeps events of the leads from being accepted until the transaction
 // ends, but not other waits from being registered.
-func (s *Store) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
-	return s.lockLeads(ctx, tx, leads, forShare)
+func (s *waits) shareLeads(ctx context.Context, tx bun.Tx, leads []int64) error {
+	return s.leads.lockLeads(ctx, tx, leads, forShare)
 }
 
 func leadOfWait(w waypost.Wait) int64 { return w.LeadsID }
 
 // waitsOf reads the waits of touchpoints, and locks them if asked to, in the order of their
 // keys.
-func (s *Store) waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, locked bool) (map[waypost.Touchpoint]waitRow, error) {
+func (s *waits) waitsOf(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint, locked bool) (map[waypost.Touchpoint]waitRow, error) {
 	values := sortedKeys(keys)
 	var list []waitRow
 	q := tx.NewSelect().With("u", tx.NewValues(&values)).Model(&list).ColumnExpr("?TableColumns").TableExpr("u").
@@ -182,7 +182,9 @@ type foundRow struct {
 }
 
 // unseen returns the events that open waits have not looked at.
-func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypost.Touchpoint]waitRow) (map[waypost.Touchpoint][]waypost.Event, error) {
+func unseen(
+	ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypost.Touchpoint]waitRow,
+) (map[waypost.Touchpoint][]waypost.Event, error) {
 	var sought []soughtRow
 	for _, w := range waits {
 		if row := rows[w.Touchpoint]; !row.Closed {
@@ -228,7 +230,7 @@ func unseen(ctx context.Context, tx bun.Tx, waits []waypost.Wait, rows map[waypo
 // stays as it is, and so does one whose match satisfied another visit of the
 // enrollment to the same node, save for Seen and Close. Waits that are not
 // registered are passed over. Of several results of one touchpoint the first counts.
-func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) (err error) {
+func (s *waits) RecordWaits(ctx context.Context, results []waypost.WaitResult) (err error) {
 	defer wrap(&err, "record waits")
 	if len(results) == 0 {
 		return nil
@@ -238,7 +240,7 @@ func (s *Store) RecordWaits(ctx context.Context, results []waypost.WaitResult) (
 
 // recordWaits is RecordWaits in a transaction. A wait that is closed stays as it is, and an event closes
 // at most one wait of an enrollment at a node.
-func (s *Store) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
+func (s *waits) recordWaits(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) error {
 	keys := mapped(results, func(r waypost.WaitResult) waypost.Touchpoint { return r.Touchpoint })
 	rows, err := s.waitsOf(ctx, tx, keys, true)
 	if err != nil {
@@ -296,7 +298,7 @@ func usedEvents(ctx context.Context, tx bun.Tx, results []waypost.WaitResult) (m
 // Follow registers waits that depend on their leads, unless they are registered, and
 // returns the leads, in one transaction: a change of a lead at the same time is in what it
 // returns, or the workflow is told. Leads that the scope does not have are left out.
-func (s *Store) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (leads map[int64]waypost.Lead, err error) {
+func (s *waits) Follow(ctx context.Context, sc waypost.Scope, waits []waypost.Wait) (leads map[int64]waypost.Lead, err error) {
 	defer wrap(&err, "follow leads")
 	if len(waits) == 0 {
 		return nil, nil
@@ -346,7 +348,7 @@ func (c leadChange) fields() (map[string]bool, error) {
 
 // tellFollowers tells the workflows of enrollments whose waits depend on what has
 // changed. The leads are locked, see Follow. Changes in bulk are of many leads.
-func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChange, bulk bool) error {
+func (s *waits) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChange, bulk bool) error {
 	byLead := map[int64]leadChange{}
 	for _, c := range changes {
 		byLead[c.after.LeadsID] = c
@@ -372,12 +374,12 @@ func (s *Store) tellFollowers(ctx context.Context, tx bun.Tx, changes []leadChan
 		}
 	}
 	slices.SortFunc(notices, func(a, b waypost.Notice) int { return cmp.Compare(a.EnrollmentID, b.EnrollmentID) })
-	return s.notify(ctx, tx, notices, bulk)
+	return s.notices.notify(ctx, tx, notices, bulk)
 }
 
 // dropWaits forgets the open waits of enrollments that were canceled: closed, they
 // would look like waits whose time ran out.
-func (s *Store) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string) error {
+func (s *waits) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string) error {
 	var rows []waitRow
 	q := tx.NewSelect().Model(&rows).Where("enrollment_id IN (?) AND NOT closed", bun.List(enrollmentIDs)).Order("enrollment_id", "visit")
 	if err := s.lock(q, "wt").Scan(ctx); err != nil || len(rows) == 0 {
@@ -390,7 +392,7 @@ func (s *Store) dropWaits(ctx context.Context, tx bun.Tx, enrollmentIDs []string
 // LookAtWaits tells the workflows of waits for a condition that time may have made true, as
 // WaitResult.LookAt says: the first limit of them. Calls at the same time share the work. more tells
 // that there may be others, acted that there is something for a pump to do.
-func (s *Store) LookAtWaits(ctx context.Context, limit int) (more, acted bool, err error) {
+func (s *waits) LookAtWaits(ctx context.Context, limit int) (more, acted bool, err error) {
 	defer wrap(&err, "look for waits that time may end")
 	now := stamp{s.time()}
 	due := func(db bun.IDB, rows *[]waitRow) *bun.SelectQuery {
@@ -414,7 +416,7 @@ func (s *Store) LookAtWaits(ctx context.Context, limit int) (more, acted bool, e
 		if err := s.updateWaits(ctx, tx, rows); err != nil {
 			return err
 		}
-		return s.notify(ctx, tx, mapped(rows, func(r waitRow) waypost.Notice {
+		return s.notices.notify(ctx, tx, mapped(rows, func(r waitRow) waypost.Notice {
 			return waypost.Notice{WorkflowID: r.WorkflowID, EnrollmentID: r.EnrollmentID}
 		}), len(rows) > 1)
 	})

@@ -11,16 +11,18 @@ import (
 // OpenInOneStatement and RecordInOneStatement do the parts that PostgreSQL does in one
 // statement.
 func (s *Store) OpenInOneStatement(ctx context.Context, openings []delivery.Opening) (map[waypost.Touchpoint]delivery.Sending, error) {
-	return s.openInOneStatement(ctx, openings)
+	return s.attempts.openInOneStatement(ctx, openings)
 }
 
 func (s *Store) RecordInOneStatement(ctx context.Context, records []delivery.AttemptRecord) (rest []delivery.AttemptRecord, err error) {
-	return s.recordInOneStatement(ctx, records)
+	return s.attempts.recordInOneStatement(ctx, records)
 }
 
 // ByTransaction is the store without the statements that are planned once.
 func (s *Store) ByTransaction() *Store {
-	return &Store{r: s.r, w: s.w, postgres: s.postgres, briefing: s.briefing, versions: s.versions, rules: s.rules, segments: s.segments, goals: s.goals, keys: s.keys, now: s.now}
+	t := newStore(&db{r: s.r, w: s.w, postgres: s.postgres, keys: s.keys, now: s.now})
+	t.attempts.briefing, t.entries.goals = s.attempts.briefing, s.entries.goals
+	return t
 }
 
 // EnrollInOneStatement does the part of Enroll, or of EnrollClaimed, that PostgreSQL does in one
@@ -33,7 +35,7 @@ func (s *Store) EnrollInOneStatement(ctx context.Context, sc waypost.Scope, e wa
 	if claimed {
 		row.ClaimedAt = row.CreatedAt
 	}
-	all, err := s.enrollInOneStatement(ctx, []entering{{row: row}}, r)
+	all, err := s.entries.enrollInOneStatement(ctx, []entering{{row: row}}, r)
 	return all[e.ID], err
 }
 

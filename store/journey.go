@@ -143,12 +143,12 @@ func checkJourney(name string, draft []byte) error {
 
 // CreateJourney stores a new journey with its draft (JSON) under an id minted
 // here.
-func (s *Store) CreateJourney(ctx context.Context, by waypost.Caller, name string, draft []byte) (waypost.Journey, error) {
+func (s *journeys) CreateJourney(ctx context.Context, by waypost.Caller, name string, draft []byte) (waypost.Journey, error) {
 	return s.CreateJourneyAs(ctx, by, waypost.NewID(waypost.PrefixJourney, s.time()), name, draft)
 }
 
 // CreateJourneyAs is CreateJourney under a new id, which the draft may name.
-func (s *Store) CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name string, draft []byte) (_ waypost.Journey, err error) {
+func (s *journeys) CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name string, draft []byte) (_ waypost.Journey, err error) {
 	defer wrap(&err, "create journey")
 	sc, author := by.Within()
 	if err := checkJourney(name, draft); err != nil {
@@ -166,35 +166,37 @@ func (s *Store) CreateJourneyAs(ctx context.Context, by waypost.Caller, id, name
 		if err := row.replaceKeys(ctx, tx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "journey.create", row.ID, nil, row.audited()); err != nil {
+		if err := s.audit.add(ctx, tx, author, "journey.create", row.ID, nil, row.audited()); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, row.journey())
+		return s.idempotency.keepResult(ctx, tx, row.journey())
 	})
 	return row.journey(), err
 }
 
 // Journey returns a journey with its draft; NotFound if the scope has none of
 // this id.
-func (s *Store) Journey(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Journey, err error) {
+func (s *journeys) Journey(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Journey, err error) {
 	defer wrap(&err, "load journey %s", clip(id))
 	row, err := s.journeyRow(ctx, sc, id)
 	return row.journey(), err
 }
 
-func (s *Store) journeyRow(ctx context.Context, sc waypost.Scope, id string) (journeyRow, error) {
-	row, err := rowByID[journeyRow](ctx, s, sc, "id", cleanText(id))
+func (s *journeys) journeyRow(ctx context.Context, sc waypost.Scope, id string) (journeyRow, error) {
+	row, err := rowByID[journeyRow](ctx, s.db, sc, "id", cleanText(id))
 	return row, notFound(err, "id", "there is no journey %s", clip(id))
 }
 
-func (s *Store) lockJourney(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row journeyRow, err error) {
+func (s *journeys) lockJourney(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row journeyRow, err error) {
 	err = scanByID(ctx, s.lock(tx.NewSelect().Model(&row), "j"), sc, "journey", id)
 	return row, err
 }
 
 // ListJourneys returns the journeys of the scope that match the filter, with their drafts,
 // newest first.
-func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.JourneyFilter, page waypost.Page) (_ []waypost.Journey, err error) {
+func (s *journeys) ListJourneys(
+	ctx context.Context, sc waypost.Scope, f waypost.JourneyFilter, page waypost.Page,
+) (_ []waypost.Journey, err error) {
 	defer wrap(&err, "list journeys")
 	p := namedPage{alias: "j", id: "j.id", prefix: f.Name, Page: page}
 	keys := []struct{ kind, value string }{{keyTag, f.Tag}, {keyWebhook, f.WebhookID}}
@@ -203,7 +205,7 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.Jo
 			p.id = "by_" + key.kind + ".journey_id" // the key's index has the order, too
 		}
 	}
-	rows, err := scanNamed[journeyRow](ctx, s, p, func() *bun.SelectQuery {
+	rows, err := scanNamed[journeyRow](ctx, s.db, p, func() *bun.SelectQuery {
 		q := s.r.NewSelect().Model((*journeyRow)(nil)).Where("j.org = ? AND j.stage = ?", sc.Org, sc.Stage)
 		for _, key := range keys {
 			if key.value == "" {
@@ -228,7 +230,9 @@ func (s *Store) ListJourneys(ctx context.Context, sc waypost.Scope, f waypost.Jo
 // UpdateJourneyDraft replaces a journey's name and draft unless check (unless nil), which
 // sees it as it is, refuses; what is published stays as it is. NotFound if the scope has
 // no journey of this id.
-func (s *Store) UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, name string, draft []byte, check func(waypost.Journey) error) (_ waypost.Journey, err error) {
+func (s *journeys) UpdateJourneyDraft(
+	ctx context.Context, by waypost.Caller, id, name string, draft []byte, check func(waypost.Journey) error,
+) (_ waypost.Journey, err error) {
 	defer wrap(&err, "update journey %s", clip(id))
 	sc, author := by.Within()
 	if err := checkJourney(name, draft); err != nil {
@@ -252,7 +256,7 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, n
 		if err := row.replaceKeys(ctx, tx); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, author, "journey.update", id, before, row.audited())
+		return s.audit.add(ctx, tx, author, "journey.update", id, before, row.audited())
 	})
 	return row.journey(), err
 }
@@ -260,7 +264,7 @@ func (s *Store) UpdateJourneyDraft(ctx context.Context, by waypost.Caller, id, n
 // DeleteJourney deletes a journey that was never published, unless check (unless nil),
 // which sees it as it is, refuses; a published one is a Conflict. NotFound if the scope
 // has none of this id.
-func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string, check func(waypost.Journey) error) (err error) {
+func (s *journeys) DeleteJourney(ctx context.Context, by waypost.Caller, id string, check func(waypost.Journey) error) (err error) {
 	defer wrap(&err, "delete journey %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -279,7 +283,7 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 		if _, err = tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, author, "journey.delete", id, row.audited(), nil)
+		return s.audit.add(ctx, tx, author, "journey.delete", id, row.audited(), nil)
 	})
 }
 
@@ -289,7 +293,9 @@ func (s *Store) DeleteJourney(ctx context.Context, by waypost.Caller, id string,
 // consecutive versions. NotFound if the scope has no journey of this id, BadRequest if it lacks
 // one of the webhooks or of the segments that the definition names, or if waypost.MaxEntryRules
 // journeys begin by one of the occasions already.
-func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string, p waypost.Publication) (v waypost.JourneyVersion, err error) {
+func (s *journeys) PublishJourney(
+	ctx context.Context, by waypost.Caller, id string, p waypost.Publication,
+) (v waypost.JourneyVersion, err error) {
 	defer wrap(&err, "publish journey %s", clip(id))
 	sc, author := by.Within()
 	if err := checkJourney(p.Name, p.Definition); err != nil {
@@ -300,7 +306,7 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 		return v, err
 	}
 	for range maxTries {
-		if err := s.watchAll(ctx, sc, segments); err != nil {
+		if err := s.segmentWatches.watchAll(ctx, sc, segments); err != nil {
 			return v, err
 		}
 		v, err = s.publishJourney(ctx, sc, author, id, p, segments)
@@ -312,13 +318,15 @@ func (s *Store) PublishJourney(ctx context.Context, by waypost.Caller, id string
 }
 
 // publishJourney is PublishJourney, if the segments that begin or end the version are watched.
-func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *waypost.Author, id string, p waypost.Publication, segments []string) (v waypost.JourneyVersion, err error) {
+func (s *journeys) publishJourney(
+	ctx context.Context, sc waypost.Scope, author *waypost.Author, id string, p waypost.Publication, segments []string,
+) (v waypost.JourneyVersion, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		journey, err := s.lockJourney(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
-		if err := s.holdWatches(ctx, tx, sc, segments); err != nil {
+		if err := s.segmentWatches.holdWatches(ctx, tx, sc, segments); err != nil {
 			return err
 		}
 		var row versionRow
@@ -336,15 +344,15 @@ func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *wa
 				if err := s.setStatus(ctx, tx, &journey, status); err != nil {
 					return err
 				}
-				if err := s.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
+				if err := s.entries.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
 					return err
 				}
-				if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
+				if err := s.audit.add(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 					return err
 				}
 			}
 			v = row.version(sc)
-			return s.keepResult(ctx, tx, v)
+			return s.idempotency.keepResult(ctx, tx, v)
 		}
 		row = versionRow{
 			JourneyID: id, Version: row.Version + 1, Name: p.Name, Hash: p.Hash,
@@ -354,29 +362,29 @@ func (s *Store) publishJourney(ctx context.Context, sc waypost.Scope, author *wa
 		if err := s.publish(ctx, tx, &journey, row, p.Webhooks); err != nil {
 			return err
 		}
-		if err := s.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
+		if err := s.entries.replaceEntryRules(ctx, tx, journey, row.Version, p.Entry); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
+		if err := s.audit.add(ctx, tx, author, "journey.publish", id, before, journey.audited()); err != nil {
 			return err
 		}
 		v = row.version(sc)
 		v.Created = true
-		err = s.announce(ctx, tx, happening{Scope: sc, what: waypost.JourneyPublished, journeyID: id, at: v.PublishedAt, data: journeyPublished{
+		err = s.announcements.announce(ctx, tx, happening{Scope: sc, what: waypost.JourneyPublished, journeyID: id, at: v.PublishedAt, data: journeyPublished{
 			JourneyID: id, JourneyName: v.Name, Version: v.Version,
 		}})
 		if err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, v)
+		return s.idempotency.keepResult(ctx, tx, v)
 	})
 	return v, err
 }
 
 // publish stores a version and all that is looked up by it, and makes it the journey's published one.
 // BadRequest if the scope lacks a webhook or a segment of the definition.
-func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row versionRow, webhooks []string) error {
-	missing, err := s.missingWebhooks(ctx, tx, journey.scope(), webhooks)
+func (s *journeys) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row versionRow, webhooks []string) error {
+	missing, err := s.webhooks.missingWebhooks(ctx, tx, journey.scope(), webhooks)
 	if err != nil {
 		return err
 	}
@@ -385,7 +393,7 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row
 		p.Add(waypost.DetailInvalidFormat, "nodes", "there is no webhook %s", clip(webhook))
 	}
 	segments := segmentsIn(row.Definition)
-	if missing, err = s.missingSegments(ctx, tx, journey.scope(), segments); err != nil {
+	if missing, err = s.segments.missingSegments(ctx, tx, journey.scope(), segments); err != nil {
 		return err
 	}
 	for _, id := range missing {
@@ -433,7 +441,7 @@ func (s *Store) publish(ctx context.Context, tx bun.Tx, journey *journeyRow, row
 
 // JourneyVersion returns a published version; NotFound if the scope has no such
 // journey or the journey no such version.
-func (s *Store) JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (_ waypost.JourneyVersion, err error) {
+func (s *journeys) JourneyVersion(ctx context.Context, sc waypost.Scope, id string, version int) (_ waypost.JourneyVersion, err error) {
 	defer wrap(&err, "load journey %s", clip(id))
 	var row versionRow
 	err = s.r.NewSelect().Model(&row).Join("JOIN journeys AS j ON j.id = v.journey_id").

@@ -13,7 +13,9 @@ import (
 // without their definitions, which can be large. page.After is a version's number.
 // NotFound if the scope has no such journey, BadRequest of "cursor" for an After
 // that is no number.
-func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) (_ []waypost.JourneyVersion, err error) {
+func (s *journeys) ListVersions(
+	ctx context.Context, sc waypost.Scope, id string, page waypost.Page,
+) (_ []waypost.JourneyVersion, err error) {
 	defer wrap(&err, "list versions of journey %s", clip(id))
 	if _, err := s.journeyRow(ctx, sc, id); err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (s *Store) ListVersions(ctx context.Context, sc waypost.Scope, id string, p
 // launches of it, and those that it has go on. One that is archived stays so;
 // publishing it again ends that. NotFound if the scope has none of this id, Conflict
 // if it was never published.
-func (s *Store) ArchiveJourney(ctx context.Context, by waypost.Caller, id string) (_ waypost.Journey, err error) {
+func (s *journeys) ArchiveJourney(ctx context.Context, by waypost.Caller, id string) (_ waypost.Journey, err error) {
 	defer wrap(&err, "archive journey %s", clip(id))
 	sc, author := by.Within()
 	var row journeyRow
@@ -60,16 +62,16 @@ func (s *Store) ArchiveJourney(ctx context.Context, by waypost.Caller, id string
 			if err := dropEntryRules(ctx, tx, row.ID); err != nil {
 				return err
 			}
-			if err := s.audit(ctx, tx, author, "journey.archive", id, before, row.audited()); err != nil {
+			if err := s.audit.add(ctx, tx, author, "journey.archive", id, before, row.audited()); err != nil {
 				return err
 			}
 		}
-		return s.keepResult(ctx, tx, row.journey())
+		return s.idempotency.keepResult(ctx, tx, row.journey())
 	})
 	return row.journey(), err
 }
 
-func (s *Store) setStatus(ctx context.Context, tx bun.Tx, row *journeyRow, status waypost.JourneyStatus) error {
+func (s *journeys) setStatus(ctx context.Context, tx bun.Tx, row *journeyRow, status waypost.JourneyStatus) error {
 	row.Status, row.UpdatedAt = string(status), stamp{s.time()}
 	_, err := tx.NewUpdate().Model(row).Column("status", "updated_at").WherePK().Exec(ctx)
 	return err
@@ -77,7 +79,7 @@ func (s *Store) setStatus(ctx context.Context, tx bun.Tx, row *journeyRow, statu
 
 // inUse is the status that a journey has once it is published: an archived one is
 // taken into use again, and is paused if it was paused meanwhile.
-func (s *Store) inUse(ctx context.Context, tx bun.Tx, row journeyRow) (waypost.JourneyStatus, error) {
+func (s *journeys) inUse(ctx context.Context, tx bun.Tx, row journeyRow) (waypost.JourneyStatus, error) {
 	status := waypost.JourneyStatus(row.Status)
 	if status != waypost.JourneyDraft && status != waypost.JourneyArchived {
 		return status, nil
@@ -100,14 +102,16 @@ func refuseArchived(ctx context.Context, tx bun.Tx, id string) error {
 
 // JourneyNamesakes returns what another stage has of the names of journeys, by their ids.
 // Archived ones do not count there.
-func (s *Store) JourneyNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (_ map[string]waypost.Namesake, err error) {
+func (s *journeys) JourneyNamesakes(
+	ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string,
+) (_ map[string]waypost.Namesake, err error) {
 	defer wrap(&err, "look for journeys of other stages")
 	return s.namesakes(ctx, "journeys", " AND b.status <> 'archived'", sc, stage, ids)
 }
 
 // MissingJourneys returns those of ids that the scope has no journey for, sorted
 // and without duplicates.
-func (s *Store) MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) (_ []string, err error) {
+func (s *journeys) MissingJourneys(ctx context.Context, sc waypost.Scope, ids []string) (_ []string, err error) {
 	defer wrap(&err, "look for journeys")
 	return missing(ctx, s.r.NewSelect().Model((*journeyRow)(nil)), sc, ids)
 }

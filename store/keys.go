@@ -66,7 +66,7 @@ func (r sealedRow) args() []any {
 
 // KeyUses counts what each key has sealed in each table, in the order of the
 // tables. It reads all of it.
-func (s *Store) KeyUses(ctx context.Context) ([]waypost.KeyUse, error) {
+func (s *sealedRows) KeyUses(ctx context.Context) ([]waypost.KeyUse, error) {
 	at := s.in(dialects{"position('\\x3a'::bytea IN t.?)", "instr(t.?, x'3a')"}) // of the colon
 	var uses []waypost.KeyUse
 	for _, c := range sealedColumns {
@@ -108,7 +108,7 @@ const (
 // What cannot be opened is left as it is; the error, at the end, names the first of
 // these. What is sealed with another key meanwhile, by a process that has one in
 // front, can be left, too: see KeyUses.
-func (s *Store) Reseal(ctx context.Context, tell func(n int)) error {
+func (s *sealedRows) Reseal(ctx context.Context, tell func(n int)) error {
 	var unreadable []error
 	missed := 0
 	for _, c := range sealedColumns {
@@ -129,7 +129,7 @@ func (s *Store) Reseal(ctx context.Context, tell func(n int)) error {
 
 // resealColumn is Reseal for one column: resealStep values in a transaction, in the order of their keys.
 // miss is called for each value that cannot be opened, which stays as it is.
-func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n int), miss func(r sealedRow, err error)) error {
+func (s *sealedRows) resealColumn(ctx context.Context, c sealedColumn, tell func(n int), miss func(r sealedRow, err error)) error {
 	update := c.update()
 	after := sealedRow{numbers: make([]int64, len(c.keys)-1)}
 	for {
@@ -153,7 +153,7 @@ func (s *Store) resealColumn(ctx context.Context, c sealedColumn, tell func(n in
 		}
 		began := time.Now()
 		err = s.writeRows(ctx, len(opened), func(ctx context.Context, tx bun.Tx) error {
-			return update.run(ctx, s, tx, len(opened), func(i int) []any {
+			return update.run(ctx, s.db, tx, len(opened), func(i int) []any {
 				return append(opened[i].args(), opened[i].sealed, opened[i].resealed)
 			}, nil)
 		})
@@ -184,7 +184,7 @@ func (c sealedColumn) update() *bulk {
 }
 
 // sealedAfter reads the next values after a row that another key than the first has sealed.
-func (s *Store) sealedAfter(ctx context.Context, c sealedColumn, after sealedRow) (list []sealedRow, err error) {
+func (s *sealedRows) sealedAfter(ctx context.Context, c sealedColumn, after sealedRow) (list []sealedRow, err error) {
 	keys := "t." + strings.Join(c.keys, ", t.")
 	messageID := "''"
 	if c.messageID {

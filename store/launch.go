@@ -96,7 +96,7 @@ func (r launchRow) at(other launchRow) bool {
 // archived; BadRequest if the audience is not exactly one of filter, segment and list, the
 // scope lacks the segment, or more than waypost.MaxAudience are listed. The answer, as all launches that are read,
 // leaves out the list.
-func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (created waypost.Launch, err error) {
+func (s *launches) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.Launch) (created waypost.Launch, err error) {
 	defer wrap(&err, "create launch")
 	sc, author := by.Within()
 	now := s.time()
@@ -132,7 +132,7 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 	if l.Audience.Segment != "" {
 		row.SegmentID = &l.Audience.Segment
 	}
-	v, err := s.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
+	v, err := s.journeys.JourneyVersion(ctx, sc, l.JourneyID, l.Version)
 	if err != nil {
 		return created, err
 	}
@@ -147,7 +147,7 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 		if err := refuseArchived(ctx, tx, row.JourneyID); err != nil {
 			return err
 		}
-		if err := s.hasSegment(ctx, tx, sc, l.Audience.Segment); err != nil {
+		if err := s.segments.hasSegment(ctx, tx, sc, l.Audience.Segment); err != nil {
 			return err
 		}
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
@@ -158,10 +158,10 @@ func (s *Store) CreateLaunch(ctx context.Context, by waypost.Caller, l waypost.L
 				return err
 			}
 		}
-		if err := s.audit(ctx, tx, author, "launch.create", row.ID, nil, auditedLaunch(l)); err != nil {
+		if err := s.audit.add(ctx, tx, author, "launch.create", row.ID, nil, auditedLaunch(l)); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, created)
+		return s.idempotency.keepResult(ctx, tx, created)
 	})
 	return created, err
 }
@@ -276,7 +276,7 @@ func (r standingRow) launch(controls waypost.Controls, now time.Time) (waypost.L
 // if the scope has none of this id. It counts the enrollments that have not ended
 // and the messages, so it takes longer the larger the launch is: some tenths of a
 // second for a million leads.
-func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (l waypost.Launch, err error) {
+func (s *launches) Launch(ctx context.Context, sc waypost.Scope, id string) (l waypost.Launch, err error) {
 	defer wrap(&err, "load launch %s", clip(id))
 	var row standingRow
 	if err := scanByID(ctx, standing(s.r, &row), sc, "launch", id); err != nil {
@@ -298,12 +298,12 @@ func (s *Store) Launch(ctx context.Context, sc waypost.Scope, id string) (l wayp
 		}
 	}
 	l.Progress.Completed = max(0, l.Progress.Enrolled-int(active))
-	l.Progress.Outcomes, err = s.launchOutcomes(ctx, row.JourneyID, of)
+	l.Progress.Outcomes, err = s.deliveries.launchOutcomes(ctx, row.JourneyID, of)
 	return l, err
 }
 
 // launches derives how launches stand now, without the counts that Launch makes.
-func (s *Store) launches(ctx context.Context, rows []standingRow) ([]waypost.Launch, error) {
+func (s *launches) launches(ctx context.Context, rows []standingRow) ([]waypost.Launch, error) {
 	if err := s.readOccurrences(ctx, rows); err != nil {
 		return nil, err
 	}
@@ -318,17 +318,17 @@ func (s *Store) launches(ctx context.Context, rows []standingRow) ([]waypost.Lau
 // UnstartedLaunches claims up to limit launches that no workflow was started for, or no
 // Schedule made for if they recur; see claimUnstarted. Only ID, Scope, JourneyID, Version,
 // AppID, StartAt, RatePerSecond, Schedule and CreatedAt are filled in.
-func (s *Store) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
+func (s *launches) UnstartedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for launches")
-	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, launchRow.id)
+	rows, err := claimUnstarted(ctx, s.db, "TRUE", claimedBefore, limit, launchRow.id)
 	return mapped(rows, launchRow.unstarted), err
 }
 
 // AgedLaunches claims up to limit recurring launches whose Schedule was made or renewed
 // more than renewAfter ago, as UnstartedLaunches does.
-func (s *Store) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
+func (s *launches) AgedLaunches(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for schedules to renew")
-	rows, err := claim(ctx, s, s.agedSchedules(), claimedBefore, limit, launchRow.id)
+	rows, err := claim(ctx, s.db, s.agedSchedules(), claimedBefore, limit, launchRow.id)
 	return mapped(rows, launchRow.unstarted), err
 }
 
@@ -346,12 +346,12 @@ func (r launchRow) unstarted() waypost.Launch {
 // which a second call does not change, or that the Schedule of one that recurs holds the
 // times from now on: what was due before and was not opened is opened then. NotFound if
 // there is no such launch.
-func (s *Store) MarkLaunchStarted(ctx context.Context, id string) (err error) {
+func (s *launches) MarkLaunchStarted(ctx context.Context, id string) (err error) {
 	defer wrap(&err, "mark launch %s as started", clip(id))
 	if recurs, err := s.markScheduled(ctx, id); err != nil || recurs {
 		return err
 	}
-	return s.updateOne(ctx, "launch", id, func(tx bun.Tx) *bun.UpdateQuery { return s.workflowStarted(tx, (*launchRow)(nil)) })
+	return s.updateOne(ctx, "launch", id, func(tx bun.Tx) *bun.UpdateQuery { return s.cohorts.workflowStarted(tx, (*launchRow)(nil)) })
 }
 
 // maxStep is the largest number of leads that one step enrolls: it keeps the
@@ -368,7 +368,7 @@ const maxStep = 1000
 // no lead; its workflow gets a notice of the resume. The enrollments are divided into
 // cohorts for ClaimLaunchCohorts. With n 0 it only tells whether the launch is canceled or
 // paused.
-func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (_ waypost.LaunchStep, err error) {
+func (s *launches) EnrollAudience(ctx context.Context, launchID string, n int) (_ waypost.LaunchStep, err error) {
 	defer wrap(&err, "enroll the audience of launch %s", clip(launchID))
 	for {
 		step, done, err := s.tryStep(ctx, launchID, min(max(n, 0), maxStep))
@@ -380,7 +380,7 @@ func (s *Store) EnrollAudience(ctx context.Context, launchID string, n int) (_ w
 
 // tryStep looks for the next leads, which can take long and so is done without a lock, and
 // enrolls them unless another call has done so meanwhile.
-func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypost.LaunchStep, done bool, err error) {
+func (s *launches) tryStep(ctx context.Context, launchID string, n int) (step waypost.LaunchStep, done bool, err error) {
 	var seen launchRow
 	if err := scanOne(ctx, s.r.NewSelect().Model(&seen).Where("id = ?", cleanText(launchID)), "launch", launchID); err != nil {
 		return step, false, err
@@ -407,7 +407,7 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 			return step, false, err
 		}
 	}
-	rules, err := s.rulesOf(ctx, versionKey{seen.JourneyID, seen.Version})
+	rules, err := s.entries.rulesOf(ctx, versionKey{seen.JourneyID, seen.Version})
 	if err != nil {
 		return step, false, err
 	}
@@ -435,7 +435,7 @@ func (s *Store) tryStep(ctx context.Context, launchID string, n int) (step waypo
 
 // stopStep tells whether a launch may not go on, and registers a paused one for
 // its resume.
-func (s *Store) stopStep(ctx context.Context, tx bun.Tx, l launchRow) (step waypost.LaunchStep, stopped bool, err error) {
+func (s *launches) stopStep(ctx context.Context, tx bun.Tx, l launchRow) (step waypost.LaunchStep, stopped bool, err error) {
 	byLaunch, err := s.launchControls(ctx, tx, l)
 	if err != nil {
 		return step, false, err
@@ -448,13 +448,13 @@ func (s *Store) stopStep(ctx context.Context, tx bun.Tx, l launchRow) (step wayp
 	if len(targets) == 0 {
 		return step, false, nil
 	}
-	step.Held, err = s.hold(ctx, tx, l.ID, targets)
+	step.Held, err = s.controls.hold(ctx, tx, l.ID, targets)
 	return step, len(step.Held) > 0, err
 }
 
 // launchControls returns what was decided about launches: about each as such, and
 // the pauses of its journey, whose cancels are noted for each launch.
-func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...launchRow) (map[string]waypost.Controls, error) {
+func (s *launches) launchControls(ctx context.Context, db bun.IDB, launches ...launchRow) (map[string]waypost.Controls, error) {
 	if len(launches) == 0 {
 		return nil, nil
 	}
@@ -480,7 +480,9 @@ func (s *Store) launchControls(ctx context.Context, db bun.IDB, launches ...laun
 
 // enrollBatch enrolls the leads of a batch that the re-entry rule allows, and holds those of
 // the control group out that it allows.
-func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules versionRules, b audienceBatch) (step waypost.LaunchStep, err error) {
+func (s *launches) enrollBatch(
+	ctx context.Context, tx bun.Tx, l launchRow, rules versionRules, b audienceBatch,
+) (step waypost.LaunchStep, err error) {
 	now := s.time()
 	var r waypost.Reentry
 	if err := fromJSON(l.Reentry, &r); err != nil {
@@ -491,11 +493,11 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 		Status: string(waypost.EnrollmentPending), GoalVersion: rules.goalVersion(), CreatedAt: stamp{now}, share: rules.share(l.ControlGroup),
 	}
 	if leads := len(b.leads) + len(b.heldOut); leads > 0 {
-		if made.Exits, err = s.exits(ctx, tx, l.JourneyID, l.Version, made.GoalVersion > 0, slices.Concat(b.leads, b.heldOut)); err != nil {
+		if made.Exits, err = s.exits.ofVersion(ctx, tx, l.JourneyID, l.Version, made.GoalVersion > 0, slices.Concat(b.leads, b.heldOut)); err != nil {
 			return step, err
 		}
 	}
-	in, err := s.enterBoth(ctx, tx, entrance{
+	in, err := s.entries.enterBoth(ctx, tx, entrance{
 		Scope: l.Scope, versionKey: versionKey{l.JourneyID, l.Version}, goal: made.GoalVersion > 0, rule: onReentry(r), tests: b.tests, at: now,
 	}, b.leads, b.heldOut)
 	if err != nil {
@@ -521,7 +523,7 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 			return step, fmt.Errorf("store the control group: %w", err)
 		}
 	}
-	if err := s.countEntered(ctx, tx, now, rows...); err != nil {
+	if err := s.statistics.countEntered(ctx, tx, now, rows...); err != nil {
 		return step, fmt.Errorf("count enrollments: %w", err)
 	}
 	return s.endStep(ctx, tx, l, b, len(entered), len(heldOut), now)
@@ -529,7 +531,9 @@ func (s *Store) enrollBatch(ctx context.Context, tx bun.Tx, l launchRow, rules v
 
 // markEntered notes where the enrollments that were stored differ from made: that they are of test
 // leads, and when their leads entered before. It returns their rows.
-func (s *Store) markEntered(ctx context.Context, tx bun.Tx, made enrollmentRow, in admitted, isTest map[int64]bool) ([]enrollmentRow, error) {
+func (s *launches) markEntered(
+	ctx context.Context, tx bun.Tx, made enrollmentRow, in admitted, isTest map[int64]bool,
+) ([]enrollmentRow, error) {
 	rows := slices.Repeat([]enrollmentRow{made}, len(in.entered))
 	var tests []string // enrollments
 	var again []enrollmentRow
@@ -547,12 +551,14 @@ func (s *Store) markEntered(ctx context.Context, tx bun.Tx, made enrollmentRow, 
 			return nil, fmt.Errorf("mark test leads: %w", err)
 		}
 	}
-	err := markAgain.run(ctx, s, tx, len(again), func(i int) []any { return []any{again[i].ID, again[i].BeforeAt} }, nil)
+	err := markAgain.run(ctx, s.db, tx, len(again), func(i int) []any { return []any{again[i].ID, again[i].BeforeAt} }, nil)
 	return rows, wrapped(err, "mark leads that come again")
 }
 
 // endStep notes how far a step of enrolling a batch came.
-func (s *Store) endStep(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch, entered, heldOut int, now time.Time) (step waypost.LaunchStep, err error) {
+func (s *launches) endStep(
+	ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch, entered, heldOut int, now time.Time,
+) (step waypost.LaunchStep, err error) {
 	skipped := len(b.leads) - entered + len(b.heldOut) - heldOut + b.missing + b.gone
 	step = waypost.LaunchStep{Enrolled: entered, Skipped: skipped, HeldOut: heldOut, Done: b.done}
 	l.Enrolled += step.Enrolled
@@ -638,7 +644,9 @@ type admitted struct {
 // enterAll notes the entries of enrollments of different leads, as enter does for one, and
 // returns the enrollments that the re-entry rule allows. active is 0 for those that are held out,
 // otherwise 1.
-func (s *Store) enterAll(ctx context.Context, tx bun.Tx, e entrance, list []waypost.CohortMember, active int) ([]waypost.CohortMember, error) {
+func (s *entries) enterAll(
+	ctx context.Context, tx bun.Tx, e entrance, list []waypost.CohortMember, active int,
+) ([]waypost.CohortMember, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -673,7 +681,7 @@ func (s *Store) enterAll(ctx context.Context, tx bun.Tx, e entrance, list []wayp
 
 // enterBoth is enterAll for leads that run, and for those that are held out. If the version has a
 // goal, the leads are locked.
-func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, e entrance, running, held []int64) (in admitted, err error) {
+func (s *entries) enterBoth(ctx context.Context, tx bun.Tx, e entrance, running, held []int64) (in admitted, err error) {
 	if e.goal {
 		if in.before, err = s.countedBefore(ctx, tx, e.versionKey, slices.Concat(running, held)); err != nil {
 			return in, err
@@ -686,13 +694,13 @@ func (s *Store) enterBoth(ctx context.Context, tx bun.Tx, e entrance, running, h
 		return in, fmt.Errorf("note entries of the control group: %w", err)
 	}
 	leads := mapped(slices.Concat(in.entered, in.heldOut), func(m waypost.CohortMember) int64 { return m.LeadsID })
-	_, err = s.checkLeads(ctx, tx, e.Scope, leads, segmentCause{kind: causeEntered, name: e.JourneyID, at: stamp{e.at}})
+	_, err = s.segmentChecks.checkLeads(ctx, tx, e.Scope, leads, segmentCause{kind: causeEntered, name: e.JourneyID, at: stamp{e.at}})
 	return in, err
 }
 
 // insertCohorts divides enrollments, which are as made is otherwise, into cohorts that wait
 // to be claimed, and stores both.
-func (s *Store) insertCohorts(ctx context.Context, tx bun.Tx, made enrollmentRow, list []waypost.CohortMember) error {
+func (s *launches) insertCohorts(ctx context.Context, tx bun.Tx, made enrollmentRow, list []waypost.CohortMember) error {
 	cohorts, err := cohortsOf(made, list)
 	if err != nil {
 		return err

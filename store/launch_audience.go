@@ -25,7 +25,7 @@ type condition struct {
 
 // leadConditions are what leads (alias l) of the scope must meet to match, each but the
 // gender with an index; SQLite has none of custom fields. Case does not count in names and e-mail addresses.
-func (s *Store) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
+func (s *leads) leadConditions(sc waypost.Scope, f waypost.LeadFilter) []condition {
 	var list []condition
 	add := func(text string, args ...any) { list = append(list, condition{text, args}) }
 	if len(f.LeadsIDs) > 0 {
@@ -108,7 +108,7 @@ func prefixEnd(prefix string) string {
 }
 
 // leadFilter narrows a query of leads (alias l) to those of the scope that match.
-func (s *Store) leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
+func (s *leads) leadFilter(q *bun.SelectQuery, sc waypost.Scope, f waypost.LeadFilter) *bun.SelectQuery {
 	q.Where("l.org = ? AND l.stage = ?", sc.Org, sc.Stage)
 	for _, c := range s.leadConditions(sc, f) {
 		q.Where(c.text, c.args...)
@@ -195,7 +195,7 @@ type audienceBatch struct {
 }
 
 // nextAudience reads the next n leads of a launch's audience.
-func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
+func (s *launches) nextAudience(ctx context.Context, l launchRow, rules versionRules, n int) (b audienceBatch, err error) {
 	look := n
 	if l.part() == partTest { // most of them are held
 		look = maxStep
@@ -230,12 +230,12 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRule
 	if l.listed() && len(b.leads) > 0 {
 		listed := b.leads
 		b.leads = nil
-		err = s.leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
+		err = s.leads.leadFilter(s.r.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, waypost.LeadFilter{}).
 			Where("l.leads_id IN (?)", bun.List(listed)).Order("l.leads_id").Scan(ctx, &b.leads)
 		b.missing = len(listed) - len(b.leads)
 	}
 	if err == nil {
-		b.tests, err = s.testLeads(ctx, s.r, l.Scope, b.leads)
+		b.tests, err = s.statistics.testLeads(ctx, s.r, l.Scope, b.leads)
 	}
 	all := b.leads
 	b.leads = nil
@@ -249,7 +249,7 @@ func (s *Store) nextAudience(ctx context.Context, l launchRow, rules versionRule
 	return b, err
 }
 
-func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
+func (s *launches) nextFiltered(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
 	f, err := l.filter()
 	if err != nil {
 		return nil, err
@@ -258,8 +258,8 @@ func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []i
 	if l.Reached != nil {
 		walk.after = []int64{*l.Reached}
 	}
-	err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-		leads, err = s.leadIDs(ctx, tx, walk)
+	err = s.leads.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		leads, err = s.leads.leadIDs(ctx, tx, walk)
 		return err
 	})
 	if err != nil {
@@ -268,15 +268,15 @@ func (s *Store) nextFiltered(ctx context.Context, l launchRow, n int) (leads []i
 	return leads, nil
 }
 
-func (s *Store) nextMembers(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
+func (s *launches) nextMembers(ctx context.Context, l launchRow, n int) (leads []int64, err error) {
 	after := int64(0)
 	if l.Reached != nil {
 		after = *l.Reached
 	}
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-		r, err := s.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
+		r, err := s.segments.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
 		if err == nil {
-			leads, err = s.memberIDs(ctx, tx, r, after, &l.Highest, n)
+			leads, err = s.segments.memberIDs(ctx, tx, r, after, &l.Highest, n)
 		}
 		return err
 	})
@@ -288,7 +288,7 @@ func (s *Store) nextMembers(ctx context.Context, l launchRow, n int) (leads []in
 
 // nextListed returns up to n leads of a listed audience, in the order of their ids, after the last one that
 // the launch has reached. Fewer than n: the list ends.
-func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, error) {
+func (s *launches) nextListed(ctx context.Context, l launchRow, n int) ([]int64, error) {
 	var leads []int64
 	for after := l.Reached; len(leads) < n; {
 		var parts []partRow
@@ -318,12 +318,12 @@ func (s *Store) nextListed(ctx context.Context, l launchRow, n int) ([]int64, er
 
 // measureAudience counts an audience that is not listed, and finds its highest
 // lead: whoever comes later does not belong to it.
-func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, highest int64, err error) {
+func (s *launches) measureAudience(ctx context.Context, l launchRow) (total int, highest int64, err error) {
 	if l.SegmentID != nil {
 		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-			r, err := s.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
+			r, err := s.segments.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
 			if err == nil {
-				total, highest, _, err = s.countMembers(ctx, tx, r, 0)
+				total, highest, _, err = s.segments.countMembers(ctx, tx, r, 0)
 			}
 			return err
 		})
@@ -341,7 +341,7 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 		Highest int64 `bun:"highest"`
 	}
 	q := s.r.NewSelect().Model((*leadRow)(nil)).ColumnExpr("count(*) AS total, COALESCE(max(l.leads_id), 0) AS highest")
-	if err := s.leadFilter(q, l.Scope, f).Scan(ctx, &found); err != nil {
+	if err := s.leads.leadFilter(q, l.Scope, f).Scan(ctx, &found); err != nil {
 		return 0, 0, fmt.Errorf("measure the audience: %w", err)
 	}
 	return found.Total, found.Highest, nil
@@ -349,7 +349,7 @@ func (s *Store) measureAudience(ctx context.Context, l launchRow) (total int, hi
 
 // audiencePage tells which lists of leads are no longer read: their launches, with their
 // occurrences, have done with them or are canceled.
-func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
+func (s *launches) audiencePage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("launch_leads", "launch_id", "last", p, waypost.PrefixLaunch)
 	return q.ColumnExpr(`COALESCE(la.cron IS NULL AND la.done_at < ?0
 			OR EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel' AND c.from_at < ?0), FALSE) AS is_over`, p.before()).
@@ -357,7 +357,7 @@ func (s *Store) audiencePage(p sweepPlace) *bun.SelectQuery {
 }
 
 // dropAudiences drops parts of such lists.
-func (s *Store) dropAudiences(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *launches) dropAudiences(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	parts := mapped(rows, func(r sweepRow) partRow { return partRow{LaunchID: r.ID, Last: r.Number} })
 	return affected(tx.NewDelete().Model(&parts).WherePK().Exec(ctx))
 }

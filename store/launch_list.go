@@ -46,7 +46,9 @@ func ofStatus(status waypost.LaunchStatus, now time.Time) []condition {
 
 // ListLaunches returns the scope's launches that match the filter, newest first.
 // Progress.Completed and Progress.Outcomes are left out: only Launch counts them.
-func (s *Store) ListLaunches(ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page) (_ []waypost.Launch, err error) {
+func (s *launches) ListLaunches(
+	ctx context.Context, sc waypost.Scope, f waypost.LaunchFilter, page waypost.Page,
+) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "list launches")
 	var rows []standingRow
 	for _, c := range ofStatus(f.Status, s.time()) {
@@ -72,7 +74,7 @@ const launchesAtOnce = 1000
 
 // AnnounceEndedLaunches marks up to 1,000 launches that have completed, and announces them. It does
 // nothing while no subscription is of waypost.LaunchEnded. more tells that there may be others.
-func (s *Store) AnnounceEndedLaunches(ctx context.Context) (more bool, err error) {
+func (s *launches) AnnounceEndedLaunches(ctx context.Context) (more bool, err error) {
 	defer wrap(&err, "announce ended launches")
 	subscribed, err := s.r.NewSelect().Model((*subscriptionTypeRow)(nil)).Where("type = ?", waypost.LaunchEnded).Exists(ctx)
 	if err != nil || !subscribed {
@@ -85,7 +87,7 @@ func (s *Store) AnnounceEndedLaunches(ctx context.Context) (more bool, err error
 // markCompletedLaunches notes which launches have completed since it last looked, so that lists of
 // those that have not ended pass over them, and announces them. It returns how many, at most
 // launchesAtOnce; if it is that many, there may be more.
-func (s *Store) markCompletedLaunches(ctx context.Context) (n int, err error) {
+func (s *launches) markCompletedLaunches(ctx context.Context) (n int, err error) {
 	err = s.writeRows(ctx, launchesAtOnce, func(ctx context.Context, tx bun.Tx) error {
 		n = 0 // of a try before
 		var ids []string
@@ -95,7 +97,7 @@ func (s *Store) markCompletedLaunches(ctx context.Context) (n int, err error) {
 			return err
 		}
 		n = len(ids)
-		if err := s.announceLaunches(ctx, tx, ids, waypost.LaunchCompleted, s.in(launchEnd)); err != nil {
+		if err := s.announcements.announceLaunches(ctx, tx, ids, waypost.LaunchCompleted, s.in(launchEnd)); err != nil {
 			return err
 		}
 		_, err := tx.NewUpdate().Model((*launchRow)(nil)).Set("ended = ?", waypost.LaunchCompleted).Where("id IN (?)", bun.List(ids)).Exec(ctx)

@@ -43,7 +43,7 @@ func (o occurrences) tell(l *waypost.Launch, r launchRow, now time.Time) {
 }
 
 // readOccurrences fills in what became of those launches that recur.
-func (s *Store) readOccurrences(ctx context.Context, launches []standingRow) error {
+func (s *launches) readOccurrences(ctx context.Context, launches []standingRow) error {
 	var ids []string
 	for _, l := range launches {
 		if l.Cron != nil {
@@ -75,7 +75,7 @@ func (s *Store) readOccurrences(ctx context.Context, launches []standingRow) err
 // recurring launch tells so, if the launch or its journey was paused at that time or has
 // ended, or if the time is past by more than waypost.OccurrenceWindow. NotFound if there is
 // no such launch.
-func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
+func (s *launches) OpenOccurrence(ctx context.Context, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	defer wrap(&err, "open an occurrence of launch %s", clip(recurringID))
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		o, err = s.openOccurrence(ctx, tx, recurringID, at)
@@ -86,7 +86,7 @@ func (s *Store) OpenOccurrence(ctx context.Context, recurringID string, at time.
 
 // openOccurrence is OpenOccurrence in a transaction. The recurring launch is locked, so that an occurrence is
 // opened or skipped once. The zero Occurrence if its schedule has none at this time.
-func (s *Store) openOccurrence(ctx context.Context, tx bun.Tx, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
+func (s *launches) openOccurrence(ctx context.Context, tx bun.Tx, recurringID string, at time.Time) (o waypost.Occurrence, err error) {
 	var parent launchRow
 	q := tx.NewSelect().Model(&parent).Where("id = ? AND cron IS NOT NULL", cleanText(recurringID))
 	if err := scanOne(ctx, s.lock(q, "la"), "recurring launch", recurringID); err != nil {
@@ -145,7 +145,7 @@ const renewAfter = 12 * time.Hour
 const clocksDiffer = 2 * time.Second
 
 // agedSchedules are the recurring launches whose Schedule is to be renewed.
-func (s *Store) agedSchedules() condition {
+func (s *launches) agedSchedules() condition {
 	return condition{"cron IS NOT NULL AND done_at IS NULL AND workflow_started_at < ? " +
 		"AND NOT EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')", []any{stamp{s.time().Add(-renewAfter)}}}
 }
@@ -155,7 +155,7 @@ func (s *Store) agedSchedules() condition {
 // and drops what is due when a Schedule is renewed. By Temporal's clock that can be more
 // than by ours: if the next time is so near, the Schedule is soon renewed again. One that
 // was canceled and deleted meanwhile exists again. It is false if the launch does not recur.
-func (s *Store) markScheduled(ctx context.Context, id string) (recurs bool, err error) {
+func (s *launches) markScheduled(ctx context.Context, id string) (recurs bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var l launchRow
 		err := s.lock(tx.NewSelect().Model(&l).Where("id = ? AND cron IS NOT NULL", cleanText(id)), "la").Scan(ctx)
@@ -188,7 +188,7 @@ func (s *Store) markScheduled(ctx context.Context, id string) (recurs bool, err 
 }
 
 // skips tells why an occurrence is not opened, "" if it is.
-func (s *Store) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journeyRow, at time.Time) (waypost.SkipReason, error) {
+func (s *launches) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journeyRow, at time.Time) (waypost.SkipReason, error) {
 	byLaunch, err := s.launchControls(ctx, tx, parent)
 	if err != nil {
 		return "", err
@@ -210,7 +210,7 @@ func (s *Store) skips(ctx context.Context, tx bun.Tx, parent launchRow, j journe
 
 // skipOccurrence notes an occurrence that is not opened. That of a canceled launch
 // shows that its Schedule still exists: it is to be deleted, once more perhaps.
-func (s *Store) skipOccurrence(ctx context.Context, tx bun.Tx, parent launchRow, at time.Time, why waypost.SkipReason) error {
+func (s *launches) skipOccurrence(ctx context.Context, tx bun.Tx, parent launchRow, at time.Time, why waypost.SkipReason) error {
 	if at.After(parent.SkippedAt.Time) {
 		parent.SkippedAt, parent.SkipReason = stamp{at}, why
 	}
@@ -223,7 +223,7 @@ func (s *Store) skipOccurrence(ctx context.Context, tx bun.Tx, parent launchRow,
 
 // withOccurrences adds to launches whose rows are locked those of their occurrences
 // that have not ended, and locks these, too.
-func (s *Store) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([]string, error) {
+func (s *controls) withOccurrences(ctx context.Context, tx bun.Tx, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -237,7 +237,7 @@ const hasSchedule = "la.cron IS NOT NULL AND la.done_at IS NULL AND la.workflow_
 // ScheduledLaunches returns up to limit recurring launches whose Schedule exists and
 // stays, after an id and in the order of their ids. Only ID, Scope and JourneyID are
 // filled in.
-func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) (_ []waypost.Launch, err error) {
+func (s *launches) ScheduledLaunches(ctx context.Context, after string, limit int) (_ []waypost.Launch, err error) {
 	defer wrap(&err, "look for schedules")
 	var rows []launchRow
 	err = s.r.NewSelect().Model(&rows).Column("id", "org", "stage", "journey_id").Where(hasSchedule).Where("la.id > ?", cleanText(after)).
@@ -250,7 +250,7 @@ func (s *Store) ScheduledLaunches(ctx context.Context, after string, limit int) 
 
 // CanceledSchedules returns up to limit launches that recurred and are canceled, while
 // their Schedule exists.
-func (s *Store) CanceledSchedules(ctx context.Context, limit int) (ids []string, err error) {
+func (s *launches) CanceledSchedules(ctx context.Context, limit int) (ids []string, err error) {
 	defer wrap(&err, "look for canceled schedules")
 	err = s.r.NewSelect().Model((*launchRow)(nil)).Column("id").Where(hasSchedule).
 		Where("EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id AND c.kind = 'cancel')").
@@ -260,7 +260,7 @@ func (s *Store) CanceledSchedules(ctx context.Context, limit int) (ids []string,
 
 // MarkScheduleDeleted notes that the Schedule of a canceled launch exists no more. A
 // second call changes nothing. NotFound if there is no such launch.
-func (s *Store) MarkScheduleDeleted(ctx context.Context, id string) (err error) {
+func (s *launches) MarkScheduleDeleted(ctx context.Context, id string) (err error) {
 	defer wrap(&err, "mark the schedule of launch %s as deleted", clip(id))
 	return s.updateOne(ctx, "recurring launch", id, func(tx bun.Tx) *bun.UpdateQuery {
 		return tx.NewUpdate().Model((*launchRow)(nil)).Set("done_at = COALESCE(done_at, ?)", stamp{s.time()}).Where("cron IS NOT NULL")

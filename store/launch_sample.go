@@ -19,7 +19,9 @@ import (
 // it looks at all leads that match: one or two seconds for a million of them; of a segment
 // that must be evaluated, half a minute.
 // BadRequest if the audience is not exactly one of filter, segment and list.
-func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.Audience, at time.Time, n int) (leads []waypost.Lead, total int, err error) {
+func (s *launches) SampleAudience(
+	ctx context.Context, sc waypost.Scope, a waypost.Audience, at time.Time, n int,
+) (leads []waypost.Lead, total int, err error) {
 	defer wrap(&err, "sample an audience")
 	listed := distinct(a.LeadsIDs)
 	if err := checkLaunch(waypost.Launch{Audience: a}, len(listed)); err != nil {
@@ -28,18 +30,18 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 	var ids []int64
 	switch {
 	case a.Filter != nil:
-		err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		err = s.leads.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 			ids, total, err = s.sample(ctx, tx, sc, *a.Filter, n)
 			return err
 		})
 	case a.Segment != "":
 		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-			r, err := s.readSegment(ctx, tx, sc, a.Segment, at.UTC().Truncate(time.Microsecond))
+			r, err := s.segments.readSegment(ctx, tx, sc, a.Segment, at.UTC().Truncate(time.Microsecond))
 			if waypost.CodeOf(err) == waypost.CodeNotFound {
 				return noAudience(a.Segment)
 			}
 			if err == nil {
-				total, _, ids, err = s.countMembers(ctx, tx, r, n)
+				total, _, ids, err = s.segments.countMembers(ctx, tx, r, n)
 			}
 			return err
 		})
@@ -50,7 +52,7 @@ func (s *Store) SampleAudience(ctx context.Context, sc waypost.Scope, a waypost.
 	}
 	var found map[int64]waypost.Lead
 	if err == nil {
-		found, err = s.LeadsByID(ctx, sc, ids)
+		found, err = s.leads.LeadsByID(ctx, sc, ids)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -82,18 +84,20 @@ func places(total, n int) []int64 {
 }
 
 // sample picks up to n of the leads that match, and counts them.
-func (s *Store) sample(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, n int) (ids []int64, total int, err error) {
+func (s *launches) sample(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, n int,
+) (ids []int64, total int, err error) {
 	index := leadsByScope
-	if len(s.leadConditions(sc, f)) > 0 && !s.hasStatistics() {
-		if index, err = s.rarest(ctx, tx, sc, f); err != nil {
+	if len(s.leads.leadConditions(sc, f)) > 0 && !s.hasStatistics() {
+		if index, err = s.leads.rarest(ctx, tx, sc, f); err != nil {
 			return nil, 0, err
 		}
 	}
-	many, err := s.matching(tx, leadWalk{sc: sc}, index, f).Count(ctx)
+	many, err := s.leads.matching(tx, leadWalk{sc: sc}, index, f).Count(ctx)
 	if err != nil || many == 0 || n < 1 {
 		return nil, int(many), err
 	}
-	numbered := s.matching(tx, leadWalk{sc: sc}, index, f).ColumnExpr("l.leads_id").ColumnExpr("row_number() OVER (ORDER BY l.leads_id) - 1 AS place")
+	numbered := s.leads.matching(tx, leadWalk{sc: sc}, index, f).ColumnExpr("l.leads_id").ColumnExpr("row_number() OVER (ORDER BY l.leads_id) - 1 AS place")
 	err = tx.NewSelect().TableExpr("(?) AS l", numbered).ColumnExpr("l.leads_id").
 		Where("l.place IN (?)", bun.List(places(int(many), n))).OrderExpr("l.leads_id").Scan(ctx, &ids)
 	return ids, int(many), err

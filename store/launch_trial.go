@@ -120,7 +120,7 @@ func chanceOf(launchID string, lead int64) float64 {
 
 // holdLeads stores which leads of a batch are held, in the place of those that the launch lists and
 // has looked at.
-func (s *Store) holdLeads(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) error {
+func (s *launches) holdLeads(ctx context.Context, tx bun.Tx, l launchRow, b audienceBatch) error {
 	if b.looked == 0 {
 		return nil
 	}
@@ -142,15 +142,15 @@ func (s *Store) holdLeads(ctx context.Context, tx bun.Tx, l launchRow, b audienc
 }
 
 // stillIn returns those of held leads that are in the audience of a launch, as of its start.
-func (s *Store) stillIn(ctx context.Context, l launchRow, leads []int64) (in []int64, err error) {
+func (s *launches) stillIn(ctx context.Context, l launchRow, leads []int64) (in []int64, err error) {
 	if len(leads) == 0 {
 		return nil, nil
 	}
 	if l.SegmentID != nil {
 		err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-			r, err := s.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
+			r, err := s.segments.readSegment(ctx, tx, l.Scope, *l.SegmentID, l.StartedAt.Time)
 			if err == nil {
-				in, err = s.membersAmong(ctx, tx, r, leads, false)
+				in, err = s.segments.membersAmong(ctx, tx, r, leads, false)
 			}
 			return err
 		})
@@ -160,8 +160,8 @@ func (s *Store) stillIn(ctx context.Context, l launchRow, leads []int64) (in []i
 			return nil, err
 		}
 		f.LeadsIDs = leads
-		err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
-			return s.leadFilter(tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, f).Order("l.leads_id").Scan(ctx, &in)
+		err = s.leads.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return s.leads.leadFilter(tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), l.Scope, f).Order("l.leads_id").Scan(ctx, &in)
 		})
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Store) stillIn(ctx context.Context, l launchRow, leads []int64) (in []i
 // awaitWinner lets the rest of a launch go on, or ends the launch, if an arm has won or the time for
 // that is over. tell has the launch's workflow look what has become of it, and passes over a launch
 // that is paused.
-func (s *Store) awaitWinner(ctx context.Context, launchID string, tell bool) (step waypost.LaunchStep, err error) {
+func (s *launches) awaitWinner(ctx context.Context, launchID string, tell bool) (step waypost.LaunchStep, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var l launchRow
 		if err := s.lock(tx.NewSelect().Model(&l).Where("id = ?", launchID), "la").Scan(ctx); err != nil {
@@ -206,13 +206,13 @@ func (s *Store) awaitWinner(ctx context.Context, launchID string, tell bool) (st
 		if err != nil || !tell {
 			return err
 		}
-		return s.notifyWhole(ctx, tx, []string{l.ID})
+		return s.rounds.notifyWhole(ctx, tx, []string{l.ID})
 	})
 	return step, err
 }
 
 // endWait decides whether the wait of a launch for a winner is over, and what becomes of the rest.
-func (s *Store) endWait(ctx context.Context, tx bun.Tx, l *launchRow, t waypost.LaunchTest) (over bool, err error) {
+func (s *launches) endWait(ctx context.Context, tx bun.Tx, l *launchRow, t waypost.LaunchTest) (over bool, err error) {
 	won, never, err := s.winnerOf(ctx, tx, *l, t)
 	if err != nil {
 		return false, err
@@ -235,7 +235,7 @@ func (s *Store) endWait(ctx context.Context, tx bun.Tx, l *launchRow, t waypost.
 // arms if it is time to: nobody comes to the split while the rest is held. Once the test has entered it
 // is time, whatever number of leads the split waits for: test leads, and who ends before the split, take no
 // arm that counts. never says that no arm will win, as people have taken the decision back.
-func (s *Store) winnerOf(ctx context.Context, tx bun.Tx, l launchRow, t waypost.LaunchTest) (arm int, never bool, err error) {
+func (s *launches) winnerOf(ctx context.Context, tx bun.Tx, l launchRow, t waypost.LaunchTest) (arm int, never bool, err error) {
 	row := winnerRow{JourneyID: l.JourneyID, Version: l.Version, NodeID: t.NodeID}
 	err = tx.NewSelect().Model(&row).WherePK().Scan(ctx)
 	switch {
@@ -247,7 +247,7 @@ func (s *Store) winnerOf(ctx context.Context, tx bun.Tx, l launchRow, t waypost.
 		return -1, true, nil
 	}
 	t.Contest.Leads = 0
-	arm, err = s.wonArm(ctx, tx, waypost.ArmBatch{JourneyID: l.JourneyID, Version: l.Version, NodeID: t.NodeID, Weights: t.Weights, Contest: &t.Contest})
+	arm, err = s.enrollments.wonArm(ctx, tx, waypost.ArmBatch{JourneyID: l.JourneyID, Version: l.Version, NodeID: t.NodeID, Weights: t.Weights, Contest: &t.Contest})
 	return arm, false, err
 }
 
@@ -256,7 +256,7 @@ const heldAtOnce = 100
 
 // ReleaseHeld looks whether arms have won that launches hold leads for, and tells their workflows. It
 // looks at up to 100 launches after an id, and returns where to go on: "" at the end.
-func (s *Store) ReleaseHeld(ctx context.Context, after string) (next string, err error) {
+func (s *launches) ReleaseHeld(ctx context.Context, after string) (next string, err error) {
 	defer wrap(&err, "look for winners that launches wait for")
 	var ids []string
 	err = s.r.NewSelect().Model((*launchRow)(nil)).Column("id").
@@ -278,7 +278,9 @@ func (s *Store) ReleaseHeld(ctx context.Context, after string) (next string, err
 // UpdateLaunch changes the rate of a launch that has not ended: change gets the launch as it is, and sets
 // RatePerSecond, 0 for as fast as it goes. The workflow of the launch is told, and one that recurs passes
 // the rate to its next occurrences. NotFound if the scope has none of this id, Conflict if it has ended.
-func (s *Store) UpdateLaunch(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Launch) error) (l waypost.Launch, err error) {
+func (s *launches) UpdateLaunch(
+	ctx context.Context, by waypost.Caller, id string, change func(*waypost.Launch) error,
+) (l waypost.Launch, err error) {
 	defer wrap(&err, "update launch %s", clip(id))
 	sc, author := by.Within()
 	for done := false; !done; {
@@ -303,7 +305,7 @@ func (s *Store) UpdateLaunch(ctx context.Context, by waypost.Caller, id string, 
 }
 
 // changeRate sets the rate of a launch, unless another call has changed it since it was before.
-func (s *Store) changeRate(ctx context.Context, author *waypost.Author, id string, before, after float64) (done bool, err error) {
+func (s *launches) changeRate(ctx context.Context, author *waypost.Author, id string, before, after float64) (done bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		var row launchRow
 		if err := s.lock(tx.NewSelect().Model(&row).Where("id = ?", id), "la").Scan(ctx); err != nil {
@@ -318,10 +320,10 @@ func (s *Store) changeRate(ctx context.Context, author *waypost.Author, id strin
 		if _, err := tx.NewUpdate().Model(&row).Set("rate_per_second = ?", after).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "launch.update", id, auditedRate(before), auditedRate(after)); err != nil || row.Cron != nil {
+		if err := s.audit.add(ctx, tx, author, "launch.update", id, auditedRate(before), auditedRate(after)); err != nil || row.Cron != nil {
 			return err
 		}
-		return s.notifyWhole(ctx, tx, []string{id})
+		return s.rounds.notifyWhole(ctx, tx, []string{id})
 	})
 	return done, err
 }

@@ -144,7 +144,9 @@ var errDuplicate = errors.New("duplicate lead")
 // externalId or one of the numbers is a Conflict (docs/contract.md, "Lead validation"): target
 // "externalId" or "mobilePhone", a detail Duplicate for each ("mobilePhone[1]")
 // whose message holds the other's leadsId.
-func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.LeadFields, phones []string) (lead waypost.Lead, err error) {
+func (s *leadChanges) CreateLead(
+	ctx context.Context, by waypost.Caller, f waypost.LeadFields, phones []string,
+) (lead waypost.Lead, err error) {
 	defer wrap(&err, "create lead")
 	sc, author := by.Within()
 	row, err := newLeadRow(sc, f)
@@ -158,7 +160,7 @@ func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.Lea
 			if lead, err = s.createLead(ctx, tx, &row, phones, author, false); err != nil {
 				return err
 			}
-			return s.keepResult(ctx, tx, lead)
+			return s.idempotency.keepResult(ctx, tx, lead)
 		})
 		row.LeadsID = 0 // nobody's, if there was an error
 		return row, phones, err
@@ -168,28 +170,30 @@ func (s *Store) CreateLead(ctx context.Context, by waypost.Caller, f waypost.Lea
 
 // createLead stores a lead that has its times, with all that follows from it; errDuplicate if another
 // one has its externalId or one of its numbers. Those in bulk are many.
-func (s *Store) createLead(ctx context.Context, tx bun.Tx, row *leadRow, phones []string, author *waypost.Author, bulk bool) (lead waypost.Lead, err error) {
+func (s *leadChanges) createLead(
+	ctx context.Context, tx bun.Tx, row *leadRow, phones []string, author *waypost.Author, bulk bool,
+) (lead waypost.Lead, err error) {
 	if err := insertLead(ctx, tx, row, phones); err != nil {
 		return lead, err
 	}
 	if lead, err = row.lead(); err != nil {
 		return lead, err
 	}
-	if lead.Began, err = s.beginByLeads(ctx, tx, row.Scope, author.App(), []leadChange{{nil, row}}, 0, bulk); err != nil {
+	if lead.Began, err = s.entries.beginByLeads(ctx, tx, row.Scope, author.App(), []leadChange{{nil, row}}, 0, bulk); err != nil {
 		return lead, err
 	}
-	return lead, s.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields)
+	return lead, s.audit.auditLead(ctx, tx, author, "lead.create", lead.LeadsID, nil, &lead.LeadFields)
 }
 
 // storeUnique calls store, which returns what it stores, or errDuplicate with it. If another
 // lead is in the way then, it returns the Conflict; one that was deleted meanwhile is not.
-func (s *Store) storeUnique(ctx context.Context, store func() (row leadRow, phones []string, err error)) error {
+func (s *leadChanges) storeUnique(ctx context.Context, store func() (row leadRow, phones []string, err error)) error {
 	for range maxTries {
 		row, phones, err := store()
 		if !errors.Is(err, errDuplicate) {
 			return err
 		}
-		if err := s.duplicate(ctx, row, phones); err != nil {
+		if err := s.leads.duplicate(ctx, row, phones); err != nil {
 			return err
 		}
 	}
@@ -202,7 +206,9 @@ func (s *Store) storeUnique(ctx context.Context, store func() (row leadRow, phon
 // change ends the update and is returned. updatedAt moves on by a millisecond at least.
 // NotFound if the scope has none of this id; what another lead has is a Conflict, as
 // CreateLead reports it.
-func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error)) (lead waypost.Lead, err error) {
+func (s *leadChanges) UpdateLead(
+	ctx context.Context, by waypost.Caller, id int64, change func(waypost.Lead) (f waypost.LeadFields, phones []string, err error),
+) (lead waypost.Lead, err error) {
 	defer wrap(&err, "update lead %d", id)
 	sc, author := by.Within()
 	err = s.storeUnique(ctx, func() (row leadRow, phones []string, err error) {
@@ -216,8 +222,11 @@ func (s *Store) UpdateLead(ctx context.Context, by waypost.Caller, id int64, cha
 }
 
 // changeLead replaces the fields of a lead, with all that follows from it; see UpdateLead.
-func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error), author *waypost.Author, depth int) (row leadRow, phones []string, lead waypost.Lead, err error) {
-	stored, err := s.lockLead(ctx, tx, sc, id, forChange)
+func (s *leadChanges) changeLead(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, change func(waypost.Lead) (waypost.LeadFields, []string, error),
+	author *waypost.Author, depth int,
+) (row leadRow, phones []string, lead waypost.Lead, err error) {
+	stored, err := s.leads.lockLead(ctx, tx, sc, id, forChange)
 	if err != nil {
 		return row, nil, lead, err
 	}
@@ -237,16 +246,16 @@ func (s *Store) changeLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id 
 		return row, phones, lead, err
 	}
 	changes := []leadChange{{&stored, &row}}
-	if err := s.tellFollowers(ctx, tx, changes, false); err != nil {
+	if err := s.waits.tellFollowers(ctx, tx, changes, false); err != nil {
 		return row, phones, lead, err
 	}
 	if lead, err = row.lead(); err != nil {
 		return row, phones, lead, err
 	}
-	if lead.Began, err = s.beginByLeads(ctx, tx, sc, author.App(), changes, depth, false); err != nil {
+	if lead.Began, err = s.entries.beginByLeads(ctx, tx, sc, author.App(), changes, depth, false); err != nil {
 		return row, phones, lead, err
 	}
-	return row, phones, lead, s.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)
+	return row, phones, lead, s.audit.auditLead(ctx, tx, author, "lead.update", id, &before.LeadFields, &lead.LeadFields)
 }
 
 // later is now, or a moment after before if both are shown alike.
@@ -258,7 +267,7 @@ func later(now, before time.Time) time.Time {
 }
 
 // lockLeads locks leads in the order of their ids.
-func (s *Store) lockLeads(ctx context.Context, tx bun.Tx, ids []int64, how string) error {
+func (s *leads) lockLeads(ctx context.Context, tx bun.Tx, ids []int64, how string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -266,7 +275,7 @@ func (s *Store) lockLeads(ctx context.Context, tx bun.Tx, ids []int64, how strin
 }
 
 // lockLead reads a lead and locks it.
-func (s *Store) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, how string) (row leadRow, err error) {
+func (s *leads) lockLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, id int64, how string) (row leadRow, err error) {
 	q := tx.NewSelect().Model(&row).Where("leads_id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage)
 	return row, notFound(s.lockFor(q, how).Scan(ctx), "leadsId", "there is no lead %d", id)
 }
@@ -325,17 +334,19 @@ func isDuplicate(err error) bool {
 // under way its message stays until the attempt has ended. Its leadsId is never used
 // again. check (unless nil) sees the lead while nobody else can change it; its error ends
 // the deletion and is returned. NotFound if the scope has none of this id.
-func (s *Store) DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) error {
+func (s *leadChanges) DeleteLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) error {
 	_, err := s.EraseLead(ctx, by, id, check)
 	return err
 }
 
 // EraseLead is DeleteLead, and tells what was erased and what is kept.
-func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error) (erasure waypost.Erasure, err error) {
+func (s *leadChanges) EraseLead(
+	ctx context.Context, by waypost.Caller, id int64, check func(waypost.Lead) error,
+) (erasure waypost.Erasure, err error) {
 	defer wrap(&err, "delete lead %d", id)
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
-		row, err := s.lockLead(ctx, tx, sc, id, forDelete)
+		row, err := s.leads.lockLead(ctx, tx, sc, id, forDelete)
 		if err != nil {
 			return err
 		}
@@ -353,7 +364,7 @@ func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, chec
 		if err := s.lockDeliveriesOfLead(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := s.cancelRoundsOfLead(ctx, tx, id); err != nil {
+		if err := s.rounds.cancelRoundsOfLead(ctx, tx, id); err != nil {
 			return err
 		}
 		running, err := runningEnrollments(ctx, tx, id)
@@ -361,11 +372,11 @@ func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, chec
 			return err
 		}
 		if len(running) > 0 {
-			canceled, err := s.cancelEach(ctx, tx, running, s.time())
+			canceled, err := s.controls.cancelEach(ctx, tx, running, s.time())
 			if err != nil {
 				return err
 			}
-			if err := s.notify(ctx, tx, noticesOf(canceled, true), false); err != nil {
+			if err := s.notices.notify(ctx, tx, noticesOf(canceled, true), false); err != nil {
 				return err
 			}
 		}
@@ -377,7 +388,7 @@ func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, chec
 		if err := s.countKept(ctx, tx, row, &erasure); err != nil {
 			return err
 		}
-		if err := s.dropChecks(ctx, tx, id); err != nil {
+		if err := s.segmentChecks.dropChecks(ctx, tx, id); err != nil {
 			return err
 		}
 		if _, err := tx.NewDelete().Model((*memberRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {
@@ -386,7 +397,7 @@ func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, chec
 		if _, err = tx.NewDelete().Model((*leadRow)(nil)).Where("leads_id = ?", id).Exec(ctx); err != nil {
 			return err
 		}
-		return s.auditLead(ctx, tx, author, "lead.delete", id, &lead.LeadFields, nil)
+		return s.audit.auditLead(ctx, tx, author, "lead.delete", id, &lead.LeadFields, nil)
 	})
 	if err == nil {
 		s.emptyLog(ctx)
@@ -395,7 +406,7 @@ func (s *Store) EraseLead(ctx context.Context, by waypost.Caller, id int64, chec
 }
 
 // countKept counts what stays of a lead that is deleted.
-func (s *Store) countKept(ctx context.Context, tx bun.Tx, row leadRow, e *waypost.Erasure) (err error) {
+func (s *leadChanges) countKept(ctx context.Context, tx bun.Tx, row leadRow, e *waypost.Erasure) (err error) {
 	if e.Kept.Enrollments, err = tx.NewSelect().Model((*enrollmentRow)(nil)).Where("leads_id = ?", e.LeadsID).Count(ctx); err != nil {
 		return err
 	}
@@ -456,7 +467,7 @@ func addPhones(ctx context.Context, tx bun.Tx, row leadRow, phones []string) err
 
 // duplicate returns the Conflict with all other leads that stand in row's way, nil
 // if there is none (any more).
-func (s *Store) duplicate(ctx context.Context, row leadRow, phones []string) error {
+func (s *leads) duplicate(ctx context.Context, row leadRow, phones []string) error {
 	var details []waypost.Detail
 	add := func(target string, other int64) {
 		details = append(details, waypost.Detail{Target: target, Message: fmt.Sprintf("lead %d has it already", other)})
@@ -513,9 +524,9 @@ func externalIDHolder(ctx context.Context, db bun.IDB, row leadRow) (leadsID int
 }
 
 // Lead returns a lead; NotFound if the scope has none of this id.
-func (s *Store) Lead(ctx context.Context, sc waypost.Scope, id int64) (lead waypost.Lead, err error) {
+func (s *leads) Lead(ctx context.Context, sc waypost.Scope, id int64) (lead waypost.Lead, err error) {
 	defer wrap(&err, "load lead %d", id)
-	row, err := rowByID[leadRow](ctx, s, sc, "leads_id", id)
+	row, err := rowByID[leadRow](ctx, s.db, sc, "leads_id", id)
 	if err != nil {
 		return lead, notFound(err, "leadsId", "there is no lead %d", id)
 	}
@@ -524,9 +535,9 @@ func (s *Store) Lead(ctx context.Context, sc waypost.Scope, id int64) (lead wayp
 
 // LeadsByID returns the leads of these ids; those that the scope does not have
 // are missing in the answer.
-func (s *Store) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (_ map[int64]waypost.Lead, err error) {
+func (s *leads) LeadsByID(ctx context.Context, sc waypost.Scope, ids []int64) (_ map[int64]waypost.Lead, err error) {
 	defer wrap(&err, "load leads")
-	rows, err := rowsByID[leadRow](ctx, s, "leads_id", ids)
+	rows, err := rowsByID[leadRow](ctx, s.db, "leads_id", ids)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const (
 // meetLater is meet behind the leads of a walk by leads_id that were created at other
 // times than its filter asks for. These can be half of all: leads_id and created_at grow
 // together. For another order, or where few were created then, it returns the walk as it is.
-func (s *Store) meetLater(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
+func (s *leads) meetLater(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
 	if w.order.column != "" || w.f.CreatedFrom.IsZero() && w.f.CreatedTo.IsZero() {
 		return nil, &w, nil
 	}
@@ -44,7 +44,7 @@ func (s *Store) meetLater(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int
 // nextCreated finds the first lead on the way of a walk by leads_id that was created when
 // created says, whatever else the walk asks for; 0 if there is none. It looks once into
 // each block until one has such leads, and at the leads of that one.
-func (s *Store) nextCreated(ctx context.Context, tx bun.Tx, w leadWalk, created waypost.LeadFilter) (int64, error) {
+func (s *leads) nextCreated(ctx context.Context, tx bun.Tx, w leadWalk, created waypost.LeadFilter) (int64, error) {
 	w.f = created
 	for {
 		block, err := s.nextBlock(ctx, tx, w)
@@ -75,7 +75,7 @@ func (s *Store) nextCreated(ctx context.Context, tx bun.Tx, w leadWalk, created 
 // nextBlock finds the first block of a walk by leads_id with a lead that was created
 // when its filter says, nil if there is none. Where the walk begins or ends within the
 // block, that lead may be beyond.
-func (s *Store) nextBlock(ctx context.Context, tx bun.Tx, w leadWalk) (block *int64, err error) {
+func (s *leads) nextBlock(ctx context.Context, tx bun.Tx, w leadWalk) (block *int64, err error) {
 	from, to := w.f.CreatedFrom, w.f.CreatedTo
 	w.f = waypost.LeadFilter{}
 	begin := w.ordered(s.matching(tx, w, leadsByScope, w.f), 1).ColumnExpr(blockOf)

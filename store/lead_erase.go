@@ -39,12 +39,12 @@ func eachPageOfLead(ctx context.Context, tx bun.Tx, lead int64, each func([]deli
 
 // lockDeliveriesOfLead waits for transactions that record something of a lead's
 // deliveries, and keeps new ones waiting until this one ends.
-func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
+func (s *leadChanges) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	if !s.othersWrite() {
 		return nil
 	}
 	return eachPageOfLead(ctx, tx, lead, func(page []deliveryRow) error {
-		_, err := s.lockDeliveries(ctx, tx, mapped(page, deliveryRow.touchpoint))
+		_, err := s.deliveries.lockDeliveries(ctx, tx, mapped(page, deliveryRow.touchpoint))
 		return err
 	})
 }
@@ -52,7 +52,7 @@ func (s *Store) lockDeliveriesOfLead(ctx context.Context, tx bun.Tx, lead int64)
 // eraseLead drops what is stored of a lead beside its row: its messages that are decided, its
 // enrollments' params and the events that these began by, its events, the answers that tell of
 // it, and what launches name it by. It fills e with what that was.
-func (s *Store) eraseLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *waypost.Erasure) error {
+func (s *leadChanges) eraseLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *waypost.Erasure) error {
 	err := eachPageOfLead(ctx, tx, e.LeadsID, func(page []deliveryRow) error {
 		e.Kept.Deliveries += int64(len(page))
 		page = slices.DeleteFunc(page, func(d deliveryRow) bool { return !d.Status.Final() })
@@ -71,7 +71,7 @@ func (s *Store) eraseLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *w
 		}
 	}
 	for n := erasePage; n == erasePage; e.Erased.Events += n {
-		n, err = s.deleteEvents(ctx, tx, tx.NewDelete().
+		n, err = s.eventNames.deleteEvents(ctx, tx, tx.NewDelete().
 			Where("seq IN (SELECT seq FROM events WHERE leads_id = ? ORDER BY occurred_at, seq LIMIT ?)", e.LeadsID, erasePage))
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (s *Store) eraseLead(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *w
 // eraseFilters takes out of the filters of launches what they name the lead by, if nobody
 // else is named so. It puts the leadsId in its place: such a launch is for nobody after
 // this, rather than for everybody else.
-func (s *Store) eraseFilters(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *waypost.Erasure) error {
+func (s *leadChanges) eraseFilters(ctx context.Context, tx bun.Tx, sc waypost.Scope, e *waypost.Erasure) error {
 	for after := ""; ; {
 		var page []launchRow
 		q := tx.NewSelect().Model(&page).Column("id", "filter").Where("la.org = ? AND la.stage = ? AND la.personal AND la.id > ?", sc.Org, sc.Stage, after)
@@ -129,11 +129,11 @@ func (s *Store) eraseFilters(ctx context.Context, tx bun.Tx, sc waypost.Scope, e
 
 // namedBy lists the lead and, if there is one, another lead that meet the personal members of a
 // filter; nil if the lead does not.
-func (s *Store) namedBy(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, lead int64) ([]int64, error) {
+func (s *leadChanges) namedBy(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter, lead int64) ([]int64, error) {
 	personal := waypost.LeadFilter{Name: f.Name, MobilePhone: f.MobilePhone, Email: f.Email, ExternalID: f.ExternalID, Birthday: f.Birthday, CustomFields: f.CustomFields}
 	var found []int64
 	named := func(how string) *bun.SelectQuery {
-		return s.leadFilter(tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("l.leads_id "+how+" ?", lead).Limit(1), sc, personal)
+		return s.leads.leadFilter(tx.NewSelect().Model((*leadRow)(nil)).Column("leads_id").Where("l.leads_id "+how+" ?", lead).Limit(1), sc, personal)
 	}
 	// The lead itself is looked up by its key: most filters are about others.
 	if err := named("=").Scan(ctx, &found); err != nil || len(found) == 0 {

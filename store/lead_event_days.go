@@ -98,13 +98,13 @@ func recordEventDays(ctx context.Context, db bun.IDB, leads []int64, name string
 
 // eventDayPage lists counts of days that are over as a whole. All that it lists is dropped, so each
 // page begins at the first one.
-func (s *Store) eventDayPage(p sweepPlace) *bun.SelectQuery {
+func (s *eventNames) eventDayPage(p sweepPlace) *bun.SelectQuery {
 	return s.r.NewSelect().TableExpr("event_days AS ed").ColumnExpr("ed.name AS id, ed.leads_id AS number, TRUE AS is_over, FALSE AS young").
 		Where("ed.day < ?", eventDay(p.Before)).Order("ed.day").Limit(s.sweepPage())
 }
 
 // dropEventDays drops the counts of leads' days that are over.
-func (s *Store) dropEventDays(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *eventNames) dropEventDays(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	type row struct {
 		LeadsID int64  `bun:"leads_id,type:bigint"`
 		Name    string `bun:"name,type:text"`

@@ -22,10 +22,12 @@ type eventLine struct {
 // A line with an error, and one of a lead that the scope lacks, fail by themselves. An error of
 // rows ends it and is returned; what was accepted before stays, so that the same import can be
 // sent again. Workflows are told after those that single events are for.
-func (s *Store) ImportEvents(ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error]) (done waypost.EventImport, err error) {
+func (s *imports) ImportEvents(
+	ctx context.Context, by waypost.Caller, rows iter.Seq2[waypost.EventRow, error],
+) (done waypost.EventImport, err error) {
 	defer wrap(&err, "import events")
 	sc, author := by.Within()
-	entry, err := s.newAudit(author, "event.import", "events", nil, nil)
+	entry, err := s.audit.newAudit(author, "event.import", "events", nil, nil)
 	if err != nil {
 		return done, err
 	}
@@ -48,7 +50,9 @@ func (s *Store) ImportEvents(ctx context.Context, by waypost.Caller, rows iter.S
 
 // importEvents accepts a batch and returns the result so far, of which done is that before
 // it. The last batch keeps the answer.
-func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, entry *auditRow, batch []eventLine, done waypost.EventImport, last bool) (result waypost.EventImport, err error) {
+func (s *imports) importEvents(
+	ctx context.Context, sc waypost.Scope, entry *auditRow, batch []eventLine, done waypost.EventImport, last bool,
+) (result waypost.EventImport, err error) {
 	err = s.writeRows(ctx, len(batch), func(ctx context.Context, tx bun.Tx) error {
 		result = done
 		result.Errors = slices.Clip(done.Errors) // another try appends again
@@ -64,14 +68,14 @@ func (s *Store) importEvents(ctx context.Context, sc waypost.Scope, entry *audit
 		if !last {
 			return nil
 		}
-		return s.keepResult(ctx, tx, result)
+		return s.idempotency.keepResult(ctx, tx, result)
 	})
 	return result, err
 }
 
 // importEventBatch accepts the events of a batch that have no fault, in their order, and adds what became of
 // each line to result.
-func (s *Store) importEventBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []eventLine, result *waypost.EventImport) error {
+func (s *imports) importEventBatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, batch []eventLine, result *waypost.EventImport) error {
 	var rows []eventRow
 	for _, l := range batch {
 		if l.fault == nil {
@@ -82,7 +86,7 @@ func (s *Store) importEventBatch(ctx context.Context, tx bun.Tx, sc waypost.Scop
 	if len(rows) > 0 {
 		err := s.withoutPlan(ctx, tx, "seqscan")
 		if err == nil {
-			outcomes, err = s.acceptEvents(ctx, tx, sc, rows, true)
+			outcomes, err = s.events.acceptEvents(ctx, tx, sc, rows, true)
 		}
 		if err != nil {
 			return err

@@ -43,7 +43,7 @@ type eventNameRow struct {
 var insertEventDelta = bulk{table: "event_deltas", columns: []string{"org text", "stage text", "name text", "n bigint"}}
 
 // countEvents counts, times 1 or -1, events that the transaction has stored or deleted.
-func (s *Store) countEvents(ctx context.Context, tx bun.Tx, events []eventRow, times int) error {
+func (s *eventNames) countEvents(ctx context.Context, tx bun.Tx, events []eventRow, times int) error {
 	return s.writeEventCounts(ctx, tx, &insertEventDelta, sumEvents(events, times))
 }
 
@@ -56,9 +56,9 @@ func sumEvents(events []eventRow, times int) map[eventName]int {
 }
 
 // writeEventCounts writes sums in the order of their names.
-func (s *Store) writeEventCounts(ctx context.Context, tx bun.Tx, b *bulk, sums map[eventName]int) error {
+func (s *eventNames) writeEventCounts(ctx context.Context, tx bun.Tx, b *bulk, sums map[eventName]int) error {
 	names := slices.SortedFunc(maps.Keys(sums), eventName.compare)
-	err := b.run(ctx, s, tx, len(names), func(i int) []any {
+	err := b.run(ctx, s.db, tx, len(names), func(i int) []any {
 		return []any{names[i].Org, string(names[i].Stage), names[i].Name, sums[names[i]]}
 	}, nil)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) writeEventCounts(ctx context.Context, tx bun.Tx, b *bulk, sums m
 }
 
 // deleteEvents deletes events as q says, and counts them.
-func (s *Store) deleteEvents(ctx context.Context, tx bun.Tx, q *bun.DeleteQuery) (int, error) {
+func (s *eventNames) deleteEvents(ctx context.Context, tx bun.Tx, q *bun.DeleteQuery) (int, error) {
 	var rows []eventRow
 	if _, err := q.Model((*eventRow)(nil)).Returning("org, stage, name").Exec(ctx, &rows); err != nil {
 		return 0, fmt.Errorf("delete events: %w", err)
@@ -85,9 +85,9 @@ var addEventCounts = bulk{
 // FoldEventNames adds up to limit rows of event_deltas to the counts of their names, oldest
 // first, and tells whether there may be more. Calls at the same time share the work, and one
 // that is cut off adds nothing.
-func (s *Store) FoldEventNames(ctx context.Context, limit int) (more bool, err error) {
+func (s *eventNames) FoldEventNames(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold the names of events")
-	return foldRows(ctx, s, limit, func(ctx context.Context, tx bun.Tx, deltas []eventDeltaRow) error {
+	return foldRows(ctx, s.db, limit, func(ctx context.Context, tx bun.Tx, deltas []eventDeltaRow) error {
 		sums := map[eventName]int{}
 		for _, d := range deltas {
 			sums[d.eventName] += d.N
@@ -105,7 +105,7 @@ func (s *Store) FoldEventNames(ctx context.Context, limit int) (more bool, err e
 
 // EventNames lists the names of the scope's events, those with the most events first, at most
 // waypost.MaxEventNames.
-func (s *Store) EventNames(ctx context.Context, sc waypost.Scope) (names []waypost.EventName, err error) {
+func (s *eventNames) EventNames(ctx context.Context, sc waypost.Scope) (names []waypost.EventName, err error) {
 	defer wrap(&err, "list the names of events")
 	var rows []struct {
 		Name string `bun:"name"`

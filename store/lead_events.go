@@ -95,20 +95,24 @@ func nameOfEvent(r eventRow) string { return r.Name }
 // and Depth of e. A late event is stored and counted for goals and segments only.
 // stored is false, and nothing happens, if the scope knows the EventID already. NotFound
 // if it lacks the lead; Conflict with a detail Ambiguous if several leads have its e-mail address.
-func (s *Store) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (stored bool, err error) {
+func (s *events) AcceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event) (stored bool, err error) {
 	stored, _, err = s.acceptEvent(ctx, by, e, false)
 	return stored, err
 }
 
 // AcceptEventClaimed is AcceptEvent, and ClaimEnrollments for the enrollments that the event
 // has begun: a group for each journey.
-func (s *Store) AcceptEventClaimed(ctx context.Context, by waypost.Caller, e waypost.Event) (stored bool, claimed []waypost.Cohort, err error) {
+func (s *events) AcceptEventClaimed(
+	ctx context.Context, by waypost.Caller, e waypost.Event,
+) (stored bool, claimed []waypost.Cohort, err error) {
 	return s.acceptEvent(ctx, by, e, true)
 }
 
 // acceptEvent is AcceptEvent, with claims AcceptEventClaimed. It shares a transaction with others where it
 // can; a request with an Idempotency-Key takes one of its own.
-func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Event, claims bool) (stored bool, claimed []waypost.Cohort, err error) {
+func (s *events) acceptEvent(
+	ctx context.Context, by waypost.Caller, e waypost.Event, claims bool,
+) (stored bool, claimed []waypost.Cohort, err error) {
 	defer wrap(&err, "accept event")
 	sc, author := by.Within()
 	row, err := newEventRow(sc, e)
@@ -137,7 +141,7 @@ func (s *Store) acceptEvent(ctx context.Context, by waypost.Caller, e waypost.Ev
 			if err := s.tellEvents(ctx, tx, rows, outcomes); err != nil {
 				return err
 			}
-			return s.keepResult(ctx, tx, outcome.stored)
+			return s.idempotency.keepResult(ctx, tx, outcome.stored)
 		})
 	} else if outcome.fault != nil {
 		err = outcome.fault
@@ -159,7 +163,7 @@ type eventOutcome struct {
 
 // acceptEvents stores events of a scope in their order, with all that follows from them;
 // see AcceptEvent, and sets the LeadsID of those that have none. Those in bulk are of many leads.
-func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
+func (s *events) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]eventOutcome, error) {
 	became, err := s.addressEvents(ctx, tx, sc, rows, bulk)
 	if err != nil {
 		return nil, err
@@ -190,7 +194,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 			unknown, places = append(unknown, row), append(places, i)
 		}
 	}
-	err = insertEvents.apply(ctx, s, tx, len(unknown), func(i int) []any {
+	err = insertEvents.apply(ctx, s.db, tx, len(unknown), func(i int) []any {
 		r := &unknown[i]
 		return []any{r.Org, string(r.Stage), r.EventID, r.Name, r.LeadsID, r.Properties, r.OccurredAt, r.AcceptedAt, r.Depth}
 	}, func(i int) { outcomes[places[i]].stored = true })
@@ -206,7 +210,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 	if len(stored) == 0 {
 		return outcomes, nil
 	}
-	if err := s.countStored(ctx, tx, stored); err != nil {
+	if err := s.eventNames.countStored(ctx, tx, stored); err != nil {
 		return nil, err
 	}
 	// First: who leaves waits no longer.
@@ -215,7 +219,7 @@ func (s *Store) acceptEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, r
 		return nil, err
 	}
 	if follows.asked {
-		if err := s.checkEvents(ctx, tx, sc, stored); err != nil {
+		if err := s.segmentChecks.checkEvents(ctx, tx, sc, stored); err != nil {
 			return nil, err
 		}
 	}
@@ -236,7 +240,9 @@ type eventsFollowed struct {
 
 // lockLeadsOf locks the leads of events and returns those that there are. It costs nearly nothing
 // where nothing follows.
-func (s *Store) lockLeadsOf(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) (leads []int64, follows eventsFollowed, err error) {
+func (s *events) lockLeadsOf(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow,
+) (leads []int64, follows eventsFollowed, err error) {
 	var found []struct {
 		LeadsID int64 `bun:"leads_id"`
 		Begins  bool  `bun:"begins"`
@@ -259,29 +265,31 @@ func (s *Store) lockLeadsOf(ctx context.Context, tx bun.Tx, sc waypost.Scope, ev
 // exitAndBegin counts events for goals, ends the enrollments that exit on them, and then makes
 // those that they begin: an event does neither to an enrollment that it begins itself, but to
 // those of the events before it.
-func (s *Store) exitAndBegin(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow, begins, bulk bool) (claimed []waypost.Cohort, err error) {
+func (s *events) exitAndBegin(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow, begins, bulk bool,
+) (claimed []waypost.Cohort, err error) {
 	if !begins {
-		if err := s.convert(ctx, tx, sc, events); err != nil {
+		if err := s.entries.convert(ctx, tx, sc, events); err != nil {
 			return nil, err
 		}
-		return nil, s.exit(ctx, tx, events, bulk)
+		return nil, s.exits.exit(ctx, tx, events, bulk)
 	}
 	rules, err := entryRules(ctx, tx, sc, waypost.EntryEvent, distinct(mapped(events, nameOfEvent))...)
 	if err != nil {
 		return nil, err
 	}
-	leads, err := s.beginnable(ctx, tx, sc, events)
+	leads, err := s.entries.beginnable(ctx, tx, sc, events)
 	if err != nil {
 		return nil, err
 	}
-	for _, round := range rounds(events, rules) {
-		if err := s.convert(ctx, tx, sc, round); err != nil {
+	for _, round := range eventParts(events, rules) {
+		if err := s.entries.convert(ctx, tx, sc, round); err != nil {
 			return nil, err
 		}
-		if err := s.exit(ctx, tx, round, bulk); err != nil {
+		if err := s.exits.exit(ctx, tx, round, bulk); err != nil {
 			return nil, err
 		}
-		begun, err := s.beginByEvents(ctx, tx, rules, round, leads, bulk)
+		begun, err := s.entries.beginByEvents(ctx, tx, rules, round, leads, bulk)
 		if err != nil {
 			return nil, err
 		}
@@ -316,7 +324,7 @@ func ofKinds(events []eventRow) map[eventKind][]int {
 
 // tellWaits tells the workflows of the enrollments that wait for one of the events. One notice
 // is enough for a wait: whoever looks sees all events.
-func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
+func (s *events) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bulk bool) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -342,13 +350,15 @@ func (s *Store) tellWaits(ctx context.Context, tx bun.Tx, events []eventRow, bul
 			notices = append(notices, waypost.Notice{WorkflowID: row.WorkflowID, EnrollmentID: row.EnrollmentID, EventID: events[came].EventID})
 		}
 	}
-	return s.notify(ctx, tx, notices, bulk)
+	return s.notices.notify(ctx, tx, notices, bulk)
 }
 
 // ListEvents returns the scope's events that match, newest first unless f.OldestFirst: those
 // that follow page.After, which is the Place of an event. A malformed one is a BadRequest
 // of "cursor".
-func (s *Store) ListEvents(ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page) (events []waypost.Event, err error) {
+func (s *events) ListEvents(
+	ctx context.Context, sc waypost.Scope, f waypost.EventFilter, page waypost.Page,
+) (events []waypost.Event, err error) {
 	defer wrap(&err, "list events")
 	after, err := eventPlace(page.After)
 	if err != nil {

@@ -39,7 +39,7 @@ func eventAddress(to waypost.EventLead) (address waypost.EventLead) {
 
 // addressEvents sets the LeadsID of events that name their lead otherwise, and makes the leads that
 // are to be made. Events that have theirs cost nothing.
-func (s *Store) addressEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]addressed, error) {
+func (s *events) addressEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []eventRow, bulk bool) ([]addressed, error) {
 	became := make([]addressed, len(rows))
 	var places []int
 	for i, row := range rows {
@@ -96,7 +96,9 @@ func addressFault(to waypost.EventLead, n int) *waypost.Error {
 }
 
 // eventLeads finds the leads of addresses; of an e-mail address that several have, two of them or more.
-func (s *Store) eventLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, addresses []waypost.EventLead) (map[waypost.EventLead][]int64, error) {
+func (s *events) eventLeads(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, addresses []waypost.EventLead,
+) (map[waypost.EventLead][]int64, error) {
 	found := map[waypost.EventLead][]int64{}
 	for _, by := range []struct {
 		q    dialects
@@ -108,7 +110,7 @@ func (s *Store) eventLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, add
 		{holdersByPhone, func(a waypost.EventLead) string { return a.Phone }, func(key string) waypost.EventLead { return waypost.EventLead{Phone: key} }},
 	} {
 		keys := distinct(slices.DeleteFunc(mapped(addresses, by.text), func(text string) bool { return text == "" }))
-		err := s.eachHolder(ctx, tx, by.q, sc, keys, func(key string, id int64) { found[by.key(key)] = append(found[by.key(key)], id) })
+		err := s.leads.eachHolder(ctx, tx, by.q, sc, keys, func(key string, id int64) { found[by.key(key)] = append(found[by.key(key)], id) })
 		if err != nil {
 			return nil, fmt.Errorf("look for the leads of events: %w", err)
 		}
@@ -125,7 +127,7 @@ func knownEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string)
 
 // createEventLeads makes the leads of events that ask for it, in the order of their externalIds: two
 // transactions that make the same leads do not wait for each other. lacking has their places.
-func (s *Store) createEventLeads(ctx context.Context, tx bun.Tx, rows []eventRow, lacking []int, bulk bool) error {
+func (s *events) createEventLeads(ctx context.Context, tx bun.Tx, rows []eventRow, lacking []int, bulk bool) error {
 	byID := map[string][]int{}
 	for _, i := range lacking {
 		if rows[i].to.Create {
@@ -151,14 +153,14 @@ func (s *Store) createEventLeads(ctx context.Context, tx bun.Tx, rows []eventRow
 
 // createEventLead makes a lead with an externalId, which is its name too, unless another transaction
 // has just made it.
-func (s *Store) createEventLead(ctx context.Context, tx bun.Tx, e eventRow, externalID string, bulk bool) (int64, error) {
+func (s *events) createEventLead(ctx context.Context, tx bun.Tx, e eventRow, externalID string, bulk bool) (int64, error) {
 	row, err := newLeadRow(e.Scope, waypost.LeadFields{Name: externalID, ExternalID: &externalID})
 	if err != nil {
 		return 0, err
 	}
 	now := stamp{s.time()}
 	row.CreatedAt, row.UpdatedAt = now, now
-	lead, err := s.createLead(ctx, tx, &row, nil, e.author, bulk)
+	lead, err := s.leadChanges.createLead(ctx, tx, &row, nil, e.author, bulk)
 	if errors.Is(err, errDuplicate) {
 		holders, err := s.eventLeads(ctx, tx, e.Scope, []waypost.EventLead{{ExternalID: externalID}})
 		if found := holders[waypost.EventLead{ExternalID: externalID}]; len(found) > 0 {

@@ -21,7 +21,7 @@ type acceptance struct {
 // another one is under way: at hundreds a second, the round trips and commits of each cost the
 // database more than their rows. If anything stands in the way, done is false and nothing
 // has happened.
-func (s *Store) acceptTogether(ctx context.Context, row eventRow) (outcome eventOutcome, done bool, err error) {
+func (s *events) acceptTogether(ctx context.Context, row eventRow) (outcome eventOutcome, done bool, err error) {
 	a := &acceptance{row: row, ended: make(chan struct{})}
 	s.accepting.join(a, s.acceptAll)
 	select {
@@ -36,7 +36,7 @@ func (s *Store) acceptTogether(ctx context.Context, row eventRow) (outcome event
 }
 
 // acceptAll accepts events in a transaction for each scope.
-func (s *Store) acceptAll(all []*acceptance) {
+func (s *events) acceptAll(all []*acceptance) {
 	defer func() {
 		for _, a := range all {
 			close(a.ended)
@@ -60,7 +60,7 @@ func (s *Store) acceptAll(all []*acceptance) {
 // maxAccepted bounds the events of one transaction.
 const maxAccepted = 100
 
-func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
+func (s *events) acceptGroup(ctx context.Context, group []*acceptance) error {
 	var outcomes []eventOutcome
 	err := s.write(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
 		rows := mapped(group, func(a *acceptance) eventRow { return a.row })
@@ -79,7 +79,7 @@ func (s *Store) acceptGroup(ctx context.Context, group []*acceptance) error {
 }
 
 // tellEvents writes what the audit log tells of the events that were stored.
-func (s *Store) tellEvents(ctx context.Context, tx bun.Tx, rows []eventRow, outcomes []eventOutcome) error {
+func (s *events) tellEvents(ctx context.Context, tx bun.Tx, rows []eventRow, outcomes []eventOutcome) error {
 	var entries []*auditRow
 	for i, row := range rows {
 		if !outcomes[i].stored || row.author == nil {
@@ -90,7 +90,7 @@ func (s *Store) tellEvents(ctx context.Context, tx bun.Tx, rows []eventRow, outc
 			return err
 		}
 		after := fields{"name": e.Name, "leadsId": e.LeadsID, "properties": slices.Sorted(maps.Keys(e.Properties))}
-		entry, err := s.newAudit(row.author, "event.accept", e.EventID, nil, after)
+		entry, err := s.audit.newAudit(row.author, "event.accept", e.EventID, nil, after)
 		if err != nil {
 			return err
 		}

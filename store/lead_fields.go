@@ -18,7 +18,7 @@ const sampledLeads = 1000
 // CustomFields lists the custom fields that leads of the scope have, the most frequent
 // first, at most maxFieldNames. It looks at the newest leads, so that what a first import
 // has brought is there, and at some that are spread over all, and tells how many these are.
-func (s *Store) CustomFields(ctx context.Context, sc waypost.Scope) (fields []waypost.CustomField, sampled int, err error) {
+func (s *leads) CustomFields(ctx context.Context, sc waypost.Scope) (fields []waypost.CustomField, sampled int, err error) {
 	defer wrap(&err, "look for custom fields")
 	var rows []leadRow
 	err = s.leadSnapshot(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -62,7 +62,7 @@ func typeOf(value any) string {
 }
 
 // sampleLeads reads the custom fields of the leads that CustomFields looks at.
-func (s *Store) sampleLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope) (rows []leadRow, err error) {
+func (s *leads) sampleLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope) (rows []leadRow, err error) {
 	columns := []string{"leads_id", "custom_fields"}
 	newest := leadWalk{sc: sc, order: leadOrder{down: true}}
 	if err := newest.ordered(s.matching(tx, newest, leadsByScope, newest.f), sampledLeads).Column(columns...).Scan(ctx, &rows); err != nil {

@@ -54,7 +54,9 @@ func (r importRow) imported() waypost.Import {
 // compressed in memory before its transaction begins; an error among them ends it
 // and is returned. A row of more than 1 MiB is stored as one that fails. An import
 // without rows has succeeded at once. BadRequest if there is no such mode.
-func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error]) (made waypost.Import, err error) {
+func (s *imports) CreateImport(
+	ctx context.Context, by waypost.Caller, im waypost.Import, rows iter.Seq2[waypost.ImportRow, error],
+) (made waypost.Import, err error) {
 	defer wrap(&err, "create import")
 	sc, author := by.Within()
 	switch im.Mode {
@@ -91,31 +93,31 @@ func (s *Store) CreateImport(ctx context.Context, by waypost.Caller, im waypost.
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := parts.insertAll(ctx, s, tx, row.ID); err != nil {
+		if err := parts.insertAll(ctx, s.db, tx, row.ID); err != nil {
 			return err
 		}
 		after := fields{"mode": im.Mode, "match": im.Match, "dryRun": im.DryRun, "total": row.Total}
-		if err := s.audit(ctx, tx, author, "lead.import", row.ID, nil, after); err != nil {
+		if err := s.audit.add(ctx, tx, author, "lead.import", row.ID, nil, after); err != nil {
 			return err
 		}
 		if row.Status.Ended() {
-			if err := s.announceImport(ctx, tx, &row); err != nil {
+			if err := s.announcements.announceImport(ctx, tx, &row); err != nil {
 				return err
 			}
 		}
-		return s.keepResult(ctx, tx, made)
+		return s.idempotency.keepResult(ctx, tx, made)
 	})
 	return made, err
 }
 
 // Import returns an import as it stands; NotFound if the scope has none of this id.
-func (s *Store) Import(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Import, err error) {
+func (s *imports) Import(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Import, err error) {
 	defer wrap(&err, "load import %s", clip(id))
 	row, err := s.importOf(ctx, sc, id)
 	return row.imported(), err
 }
 
-func (s *Store) importOf(ctx context.Context, sc waypost.Scope, id string) (row importRow, err error) {
+func (s *imports) importOf(ctx context.Context, sc waypost.Scope, id string) (row importRow, err error) {
 	err = scanByID(ctx, s.r.NewSelect().Model(&row), sc, "import", id)
 	return row, err
 }
@@ -123,7 +125,7 @@ func (s *Store) importOf(ctx context.Context, sc waypost.Scope, id string) (row 
 // CancelImport ends an import: rows that were processed stay, the others are
 // deleted. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id; Conflict if it has succeeded or failed.
-func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) (im waypost.Import, err error) {
+func (s *imports) CancelImport(ctx context.Context, by waypost.Caller, id string) (im waypost.Import, err error) {
 	defer wrap(&err, "cancel import %s", clip(id))
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -136,7 +138,7 @@ func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) 
 		case !row.Status.Ended():
 			before := fields{"status": row.Status}
 			if err = s.endImport(ctx, tx, &row, waypost.ImportCanceled, ""); err == nil {
-				err = s.audit(ctx, tx, author, "import.cancel", id, before, fields{"status": row.Status})
+				err = s.audit.add(ctx, tx, author, "import.cancel", id, before, fields{"status": row.Status})
 			}
 		case row.Status != waypost.ImportCanceled:
 			return waypost.Errorf(waypost.CodeConflict, "status", "the import has %s", row.Status)
@@ -145,7 +147,7 @@ func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) 
 			return err
 		}
 		im = row.imported()
-		return s.keepResult(ctx, tx, im)
+		return s.idempotency.keepResult(ctx, tx, im)
 	})
 	return im, err
 }
@@ -153,7 +155,7 @@ func (s *Store) CancelImport(ctx context.Context, by waypost.Caller, id string) 
 // FailImport ends an import that cannot go on, as CancelImport does; message says
 // why, without data of a row. One that has ended is left as it is. NotFound if there
 // is no such import.
-func (s *Store) FailImport(ctx context.Context, id, message string) (err error) {
+func (s *imports) FailImport(ctx context.Context, id, message string) (err error) {
 	defer wrap(&err, "mark import %s as failed", clip(id))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockImport(ctx, tx, id)
@@ -164,13 +166,13 @@ func (s *Store) FailImport(ctx context.Context, id, message string) (err error) 
 	})
 }
 
-func (s *Store) lockImport(ctx context.Context, tx bun.Tx, id string) (row importRow, err error) {
+func (s *imports) lockImport(ctx context.Context, tx bun.Tx, id string) (row importRow, err error) {
 	err = scanOne(ctx, s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "i"), "import", id)
 	return row, err
 }
 
 // endImport ends an import before all of its rows are processed.
-func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status waypost.ImportStatus, message string) error {
+func (s *imports) endImport(ctx context.Context, tx bun.Tx, row *importRow, status waypost.ImportStatus, message string) error {
 	row.Status, row.Message, row.EndedAt = status, cleanText(message), stamp{s.time()}
 	if _, err := tx.NewUpdate().Model(row).Column("status", "message", "ended_at").WherePK().Exec(ctx); err != nil {
 		return err
@@ -178,13 +180,13 @@ func (s *Store) endImport(ctx context.Context, tx bun.Tx, row *importRow, status
 	if _, err := tx.NewDelete().Model((*importPartRow)(nil)).Where("import_id = ?", row.ID).Exec(ctx); err != nil {
 		return err
 	}
-	return s.announceImport(ctx, tx, row)
+	return s.announcements.announceImport(ctx, tx, row)
 }
 
 // ImportErrors calls each for every row of an import that has failed so far, by
 // line. Its error ends it and is returned. It holds those of one step at a time.
 // NotFound if the scope has no import of this id, or if they were dropped.
-func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) (err error) {
+func (s *imports) ImportErrors(ctx context.Context, sc waypost.Scope, id string, each func(waypost.ImportError) error) (err error) {
 	defer wrap(&err, "read failed rows of import %s", clip(id))
 	row, err := s.importOf(ctx, sc, id)
 	if err != nil {
@@ -214,17 +216,17 @@ func (s *Store) ImportErrors(ctx context.Context, sc waypost.Scope, id string, e
 
 // UnstartedImports claims up to limit imports that have not ended and that no workflow was
 // started for; see claimUnstarted.
-func (s *Store) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Import, err error) {
+func (s *imports) UnstartedImports(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.Import, err error) {
 	defer wrap(&err, "look for imports")
-	rows, err := claimUnstarted(ctx, s, "ended_at IS NULL", claimedBefore, limit, func(r importRow) string { return r.ID })
+	rows, err := claimUnstarted(ctx, s.db, "ended_at IS NULL", claimedBefore, limit, func(r importRow) string { return r.ID })
 	return mapped(rows, importRow.imported), err
 }
 
 // MarkImportStarted notes that the workflow of an import runs (its id is the
 // import's). A second call changes nothing. NotFound if there is no such import.
-func (s *Store) MarkImportStarted(ctx context.Context, id string) (err error) {
+func (s *imports) MarkImportStarted(ctx context.Context, id string) (err error) {
 	defer wrap(&err, "mark import %s as started", clip(id))
-	return s.updateOne(ctx, "import", id, func(tx bun.Tx) *bun.UpdateQuery { return s.workflowStarted(tx, (*importRow)(nil)) })
+	return s.updateOne(ctx, "import", id, func(tx bun.Tx) *bun.UpdateQuery { return s.cohorts.workflowStarted(tx, (*importRow)(nil)) })
 }
 
 // staleTries bounds how often a step begins again because of leads that others
@@ -237,7 +239,7 @@ const staleTries = 20
 // rows. It returns the import as it stands then; one that has ended is returned as
 // it is. An import whose rows are damaged is marked as failed. NotFound if there is
 // no such import; other errors are worth another try.
-func (s *Store) ImportStep(ctx context.Context, id string) (_ waypost.Import, err error) {
+func (s *imports) ImportStep(ctx context.Context, id string) (_ waypost.Import, err error) {
 	defer wrap(&err, "process import %s", clip(id))
 	for try := 1; ; {
 		im, err := s.tryImport(ctx, id)
@@ -270,7 +272,7 @@ var (
 
 // tryImport reads and checks the next rows, which needs no lock, and writes what
 // becomes of them.
-func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, err error) {
+func (s *imports) tryImport(ctx context.Context, id string) (im waypost.Import, err error) {
 	var seen nextPart
 	err = s.r.NewSelect().Model(&seen).ColumnExpr("?TableColumns").ColumnExpr("ip.data").
 		Join("LEFT JOIN import_parts AS ip ON ip.import_id = i.id AND ip.number = i.parts_done + 1").
@@ -309,7 +311,7 @@ func (s *Store) tryImport(ctx context.Context, id string) (im waypost.Import, er
 }
 
 // recordPart notes what became of the rows of a part and deletes them.
-func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *importBatch, now time.Time) (im waypost.Import, err error) {
+func (s *imports) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *importBatch, now time.Time) (im waypost.Import, err error) {
 	row.PartsDone++
 	part := importPartRow{ImportID: row.ID, Number: row.PartsDone}
 	if _, err := tx.NewDelete().Model(&part).WherePK().Exec(ctx); err != nil {
@@ -337,7 +339,7 @@ func (s *Store) recordPart(ctx context.Context, tx bun.Tx, row importRow, b *imp
 	_, err = tx.NewUpdate().Model(&row).
 		Column("status", "created", "updated", "failed", "parts_done", "started_at", "ended_at").WherePK().Exec(ctx)
 	if err == nil && row.Status.Ended() {
-		err = s.announceImport(ctx, tx, &row)
+		err = s.announcements.announceImport(ctx, tx, &row)
 	}
 	return row.imported(), err
 }

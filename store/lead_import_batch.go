@@ -142,7 +142,7 @@ type failure struct {
 // not: if one is taken before it is written, the unique constraints tell, and
 // everything begins again (errStale).
 type importBatch struct {
-	s   *Store
+	s   *imports
 	tx  bun.Tx
 	im  importRow
 	now time.Time
@@ -157,7 +157,7 @@ type importBatch struct {
 	failures         []failure
 }
 
-func newImportBatch(s *Store, tx bun.Tx, im importRow, now time.Time) *importBatch {
+func newImportBatch(s *imports, tx bun.Tx, im importRow, now time.Time) *importBatch {
 	return &importBatch{
 		s: s, tx: tx, im: im, now: now,
 		leads: map[int64]*batchLead{}, external: map[string]*batchLead{}, phone: map[string]*batchLead{}, email: map[string][]*batchLead{},
@@ -274,7 +274,7 @@ func (b *importBatch) named(ctx context.Context, lines []importLine) (ids []int6
 			}
 		}
 	}
-	err = b.s.eachHolder(ctx, b.tx, q, b.im.Scope, wanted, func(_ string, id int64) { ids = append(ids, id) })
+	err = b.s.leads.eachHolder(ctx, b.tx, q, b.im.Scope, wanted, func(_ string, id int64) { ids = append(ids, id) })
 	return ids, err
 }
 
@@ -323,11 +323,11 @@ func (b *importBatch) findHolders(ctx context.Context, lines []importLine) error
 			}
 		}
 	}
-	err := b.s.eachHolder(ctx, b.tx, holdersByExternal, b.im.Scope, externals, func(key string, id int64) { b.external[key] = b.holder(id) })
+	err := b.s.leads.eachHolder(ctx, b.tx, holdersByExternal, b.im.Scope, externals, func(key string, id int64) { b.external[key] = b.holder(id) })
 	if err != nil {
 		return err
 	}
-	return b.s.eachHolder(ctx, b.tx, holdersByPhone, b.im.Scope, phones, func(key string, id int64) { b.phone[key] = b.holder(id) })
+	return b.s.leads.eachHolder(ctx, b.tx, holdersByPhone, b.im.Scope, phones, func(key string, id int64) { b.phone[key] = b.holder(id) })
 }
 
 func (b *importBatch) holder(id int64) *batchLead {
@@ -356,7 +356,9 @@ var (
 )
 
 // eachHolder calls found for each key that a lead of the scope has.
-func (s *Store) eachHolder(ctx context.Context, tx bun.Tx, q dialects, sc waypost.Scope, keys []string, found func(key string, id int64)) error {
+func (s *leads) eachHolder(
+	ctx context.Context, tx bun.Tx, q dialects, sc waypost.Scope, keys []string, found func(key string, id int64),
+) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -586,20 +588,20 @@ func (b *importBatch) write(ctx context.Context) error {
 		return fmt.Errorf("note which leads the import has written: %w", err)
 	}
 	changes := mapped(changed, func(l *batchLead) leadChange { return leadChange{l.stored, &l.row} })
-	if err := b.s.tellFollowers(ctx, b.tx, changes, true); err != nil {
+	if err := b.s.waits.tellFollowers(ctx, b.tx, changes, true); err != nil {
 		return err
 	}
 	for _, l := range b.inserts {
 		changes = append(changes, leadChange{nil, &l.row})
 	}
-	_, err := b.s.beginByLeads(ctx, b.tx, b.im.Scope, b.im.AppID, changes, 0, true)
+	_, err := b.s.entries.beginByLeads(ctx, b.tx, b.im.Scope, b.im.AppID, changes, 0, true)
 	return err
 }
 
 // note stores which leads the import has created or updated.
 func (b *importBatch) note(ctx context.Context, changed []*batchLead) error {
 	leads := slices.Concat(changed, b.inserts)
-	return insertImportLeads.run(ctx, b.s, b.tx, len(leads), func(i int) []any { return []any{b.im.ID, leads[i].id} }, nil)
+	return insertImportLeads.run(ctx, b.s.db, b.tx, len(leads), func(i int) []any { return []any{b.im.ID, leads[i].id} }, nil)
 }
 
 // number gives new leads their ids, in the order of their rows.
@@ -667,7 +669,7 @@ func (b *importBatch) update(ctx context.Context, changed []*batchLead, unnamed 
 			return err
 		}
 	}
-	return updateLeads.run(ctx, b.s, b.tx, len(changed), func(i int) []any { return changed[i].row.args() }, nil)
+	return updateLeads.run(ctx, b.s.db, b.tx, len(changed), func(i int) []any { return changed[i].row.args() }, nil)
 }
 
 // insert stores new leads; errStale if another has the externalId of one.
@@ -675,7 +677,7 @@ func (b *importBatch) insert(ctx context.Context) error {
 	leads := slices.Clone(b.inserts)
 	slices.SortStableFunc(leads, func(x, y *batchLead) int { return cmp.Compare(text(x.row.ExternalID), text(y.row.ExternalID)) })
 	stored := 0
-	err := insertLeads.apply(ctx, b.s, b.tx, len(leads), func(i int) []any {
+	err := insertLeads.apply(ctx, b.s.db, b.tx, len(leads), func(i int) []any {
 		r := &leads[i].row
 		return r.args(r.CreatedAt, r.Org, string(r.Stage))
 	}, func(int) { stored++ })
@@ -719,13 +721,13 @@ func (b *importBatch) writePhones(ctx context.Context, changed []*batchLead) err
 		return func(i int) []any { return []any{rows[i].Org, string(rows[i].Stage), rows[i].Phone, rows[i].LeadsID} }
 	}
 	stored := 0
-	if err := insertPhones.apply(ctx, b.s, b.tx, len(added), args(added), func(int) { stored++ }); err != nil {
+	if err := insertPhones.apply(ctx, b.s.db, b.tx, len(added), args(added), func(int) { stored++ }); err != nil {
 		return err
 	}
 	if stored != len(added) {
 		return errStale
 	}
-	if err := movePhones.run(ctx, b.s, b.tx, len(moved), args(moved), nil); err != nil {
+	if err := movePhones.run(ctx, b.s.db, b.tx, len(moved), args(moved), nil); err != nil {
 		return err
 	}
 	if len(gone) == 0 {

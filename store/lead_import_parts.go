@@ -102,7 +102,7 @@ var insertImportParts = bulk{
 const partsAtOnce = 32
 
 // insertAll stores the parts of an import.
-func (p *importParts) insertAll(ctx context.Context, s *Store, tx bun.Tx, id string) error {
+func (p *importParts) insertAll(ctx context.Context, s *db, tx bun.Tx, id string) error {
 	for list := range slices.Chunk(p.list, partsAtOnce) {
 		err := insertImportParts.run(ctx, s, tx, len(list), func(i int) []any {
 			return []any{id, list[i].Number, list[i].Data}

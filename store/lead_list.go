@@ -20,7 +20,7 @@ import (
 // ListLeads returns the scope's leads that match, in the order of q.Sort: at most
 // q.Page.Limit (and MaxPageSize+1) that follow q.Page.After. A malformed After is a
 // BadRequest of "cursor", an unknown order one of "sort".
-func (s *Store) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) (_ []waypost.Lead, err error) {
+func (s *leads) ListLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery) (_ []waypost.Lead, err error) {
 	defer wrap(&err, "list leads")
 	walk, err := newLeadWalk(sc, q)
 	if err != nil {
@@ -50,7 +50,9 @@ const (
 // one, begin (unless nil) gets the names of exportNames. It
 // ends with the first error of begin, of each or of ctx. It has a connection until then: its caller
 // bounds how many run. With begin, leads with more than 2,000 different ones are UnprocessableEntity.
-func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error) (err error) {
+func (s *leads) ExportLeads(
+	ctx context.Context, sc waypost.Scope, q waypost.LeadQuery, begin func(columns []string) error, each func(waypost.Lead) error,
+) (err error) {
 	defer wrap(&err, "export leads")
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Filter: q.Filter, Sort: q.Sort})
 	if err != nil {
@@ -91,7 +93,7 @@ func (s *Store) ExportLeads(ctx context.Context, sc waypost.Scope, q waypost.Lea
 
 // exportNames returns the members of a walk's leads that each lead names: customFields.NAME
 // and consents.CHANNEL. The databases' own JSON functions refuse texts that JSON allows.
-func (s *Store) exportNames(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
+func (s *leads) exportNames(ctx context.Context, tx bun.Tx, w leadWalk) ([]string, error) {
 	w.order = leadOrder{} // as the leads lie
 	rows, err := s.matching(tx, w, leadsByScope, w.f).Column("custom_fields", "consents").
 		Where("(l.custom_fields IS NOT NULL OR l.consents IS NOT NULL)").OrderExpr("l.leads_id").Rows(ctx)
@@ -133,7 +135,7 @@ func (s *Store) exportNames(ctx context.Context, tx bun.Tx, w leadWalk) ([]strin
 }
 
 // leadSnapshot runs fn in a transaction that only reads, all of it of one moment.
-func (s *Store) leadSnapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+func (s *leads) leadSnapshot(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		// A walk has an index that gives its order; with another one, a million leads would
 		// be sorted.
@@ -266,7 +268,7 @@ func (w leadWalk) index() (name string, covered, rest waypost.LeadFilter) {
 }
 
 // exact tells whether an index looks up all that a walk asks for.
-func (s *Store) exact(w leadWalk) bool {
+func (s *leads) exact(w leadWalk) bool {
 	_, _, rest := w.index()
 	return len(s.leadConditions(w.sc, rest)) == 0
 }
@@ -274,7 +276,7 @@ func (s *Store) exact(w leadWalk) bool {
 // matching selects the leads (alias l) of a walk that match the part f of its
 // filter. SQLite, which has no statistics, is told the index; "" leaves it to look up
 // the primary or a unique key.
-func (s *Store) matching(tx bun.Tx, w leadWalk, index string, f waypost.LeadFilter) *bun.SelectQuery {
+func (s *leads) matching(tx bun.Tx, w leadWalk, index string, f waypost.LeadFilter) *bun.SelectQuery {
 	q := tx.NewSelect().Model((*leadRow)(nil))
 	s.indexedBy(q, "leads AS l", index)
 	after := w.after
@@ -334,7 +336,7 @@ func (w leadWalk) ordered(q *bun.SelectQuery, n int) *bun.SelectQuery {
 }
 
 // leadRows reads the leads of a walk.
-func (s *Store) leadRows(ctx context.Context, tx bun.Tx, w leadWalk) ([]leadRow, error) {
+func (s *leads) leadRows(ctx context.Context, tx bun.Tx, w leadWalk) ([]leadRow, error) {
 	var rows []leadRow
 	if err := s.choose(ctx, tx, &w); err != nil {
 		return nil, err
@@ -360,7 +362,7 @@ func (s *Store) leadRows(ctx context.Context, tx bun.Tx, w leadWalk) ([]leadRow,
 }
 
 // leadIDs is leadRows for the ids only.
-func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
+func (s *leads) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
 	if err := s.choose(ctx, tx, &w); err != nil {
 		return nil, err
 	}
@@ -377,7 +379,7 @@ func (s *Store) leadIDs(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64
 // they are soon found and sorted. It does not know how many there are: it reads a bounded part of the
 // order first, another one behind what was created at other times, and finds and
 // sorts all if that does not suffice.
-func (s *Store) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
+func (s *leads) search(ctx context.Context, tx bun.Tx, w leadWalk) ([]int64, error) {
 	if !w.few && len(w.f.LeadsIDs) == 0 && !w.f.TestOnly() && w.f.MobilePhone == "" && w.f.Birthday == "" && w.f.ExternalID == "" && w.f.Email == "" { // those are few
 		ids, on, err := s.meet(ctx, tx, w)
 		if err == nil && on != nil {
@@ -411,7 +413,7 @@ type metRow struct {
 
 // meet follows the walk's order for a bounded way. on is the way behind it, nil if
 // n leads were met, or the end.
-func (s *Store) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
+func (s *leads) meet(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, on *leadWalk, err error) {
 	index, covered, rest := w.index()
 	at := "0"
 	if w.order.column != "" {
@@ -465,7 +467,7 @@ var searchColumns = []string{
 }
 
 // findAndSort finds all leads that match and sorts them.
-func (s *Store) findAndSort(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
+func (s *leads) findAndSort(ctx context.Context, tx bun.Tx, w leadWalk) (ids []int64, err error) {
 	if s.hasStatistics() {
 		// Without OFFSET, what leads are looked up by would depend on the order and the
 		// limit, and not on all leads being needed.
@@ -482,7 +484,7 @@ func (s *Store) findAndSort(ctx context.Context, tx bun.Tx, w leadWalk) (ids []i
 
 // choose looks whether few leads are of the group and of the region, where both are
 // given and the order has no index of both.
-func (s *Store) choose(ctx context.Context, tx bun.Tx, w *leadWalk) error {
+func (s *leads) choose(ctx context.Context, tx bun.Tx, w *leadWalk) error {
 	if w.f.Region == nil || w.f.LeadsGroup == nil || w.order.column == "" {
 		return nil
 	}
@@ -500,7 +502,7 @@ type lookUp struct {
 // rarest names the index to look up leads by that match: "" for a unique key, else
 // that with the fewest leads, unless all have very many. Finding that out takes a time
 // like reading these few.
-func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter) (string, error) {
+func (s *leads) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypost.LeadFilter) (string, error) {
 	switch {
 	case len(f.LeadsIDs) > 0 || f.MobilePhone != "" || f.ExternalID != "" || f.ImportID != "":
 		return "", nil
@@ -545,7 +547,7 @@ func (s *Store) rarest(ctx context.Context, tx bun.Tx, sc waypost.Scope, f waypo
 }
 
 // countUpTo counts the leads that a way finds, at most bound.
-func (s *Store) countUpTo(ctx context.Context, tx bun.Tx, sc waypost.Scope, way lookUp, bound int64) (int64, error) {
+func (s *leads) countUpTo(ctx context.Context, tx bun.Tx, sc waypost.Scope, way lookUp, bound int64) (int64, error) {
 	some := s.matching(tx, leadWalk{sc: sc}, way.index, way.f).ColumnExpr("1 AS one").Limit(bound)
 	return tx.NewSelect().TableExpr("(?) AS l", some).Count(ctx)
 }

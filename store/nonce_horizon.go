@@ -17,7 +17,7 @@ type nonceHorizonRow struct {
 
 // NonceHorizons are the latest times at which requests can have been signed that gateways accepted:
 // by signers whose clocks were ahead, and at "" by all others; empty if none was accepted yet.
-func (s *Store) NonceHorizons(ctx context.Context) (latest map[string]time.Time, err error) {
+func (s *apps) NonceHorizons(ctx context.Context) (latest map[string]time.Time, err error) {
 	defer wrap(&err, "read the horizons of nonces")
 	var rows []nonceHorizonRow
 	if err := s.r.NewSelect().Model(&rows).Scan(ctx); err != nil {
@@ -31,7 +31,7 @@ func (s *Store) NonceHorizons(ctx context.Context) (latest map[string]time.Time,
 }
 
 // RaiseNonceHorizon has the horizon of a signer be at a time, at least.
-func (s *Store) RaiseNonceHorizon(ctx context.Context, signer string, to time.Time) (err error) {
+func (s *apps) RaiseNonceHorizon(ctx context.Context, signer string, to time.Time) (err error) {
 	defer wrap(&err, "raise the horizon of nonces")
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row := nonceHorizonRow{Signer: signer, LatestAt: stampUp(to)}

@@ -37,7 +37,7 @@ const (
 
 // notify stores notices in the transaction of what they are about. Those in bulk are of
 // one change to many workflows.
-func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice, bulk bool) error {
+func (s *notices) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice, bulk bool) error {
 	if len(notices) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (s *Store) notify(ctx context.Context, tx bun.Tx, notices []waypost.Notice,
 // enrollments they wait for 200 ms; for a cohort they wait until it is marked as started.
 // A claim lasts 10 s. Concurrent calls never take the same notice, and none waits for
 // another.
-func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices []waypost.Notice, err error) {
+func (s *notices) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices []waypost.Notice, err error) {
 	defer wrap(&err, "claim notices")
 	limit = max(1, limit)
 	// Without a lock first, and without planning: an idle pump costs one read.
@@ -74,7 +74,7 @@ func (s *Store) ClaimNotices(ctx context.Context, limit int, bulk bool) (notices
 }
 
 // anyNotice tells whether there are notices that nobody has claimed, due or not.
-func (s *Store) anyNotice(ctx context.Context, bulk bool) (found bool, err error) {
+func (s *notices) anyNotice(ctx context.Context, bulk bool) (found bool, err error) {
 	rows, err := s.query(ctx, nil, `SELECT id FROM notices AS n WHERE `+ofBulk(bulk)+` AND n.claimed_until <= $1 LIMIT 1`, s.time().UnixMicro())
 	if err != nil {
 		return false, err
@@ -88,7 +88,7 @@ func (s *Store) anyNotice(ctx context.Context, bulk bool) (found bool, err error
 
 // dueNotices is the query for the oldest notice of each workflow that something is
 // due for.
-func (s *Store) dueNotices(db bun.IDB, limit int, bulk bool) *bun.SelectQuery {
+func (s *notices) dueNotices(db bun.IDB, limit int, bulk bool) *bun.SelectQuery {
 	now := s.time()
 	unclaimed := db.NewSelect().Model((*noticeRow)(nil)).Column("id", "workflow_id").
 		Where(ofBulk(bulk)).Where("n.claimed_until <= ?", stamp{now}).
@@ -114,7 +114,7 @@ func ofBulk(bulk bool) string {
 
 // claimNotices is ClaimNotices in a transaction. It takes up to noticeBatch notices of one workflow after
 // another until there are limit.
-func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk bool) ([]waypost.Notice, error) {
+func (s *notices) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk bool) ([]waypost.Notice, error) {
 	// The lock on a workflow's oldest notice stands for all of them: two claims do
 	// not share a workflow.
 	var workflows []string
@@ -151,7 +151,7 @@ func (s *Store) claimNotices(ctx context.Context, tx bun.Tx, limit int, bulk boo
 }
 
 // DeleteNotices deletes notices that were delivered, or whose workflow has ended.
-func (s *Store) DeleteNotices(ctx context.Context, ids []int64) (err error) {
+func (s *notices) DeleteNotices(ctx context.Context, ids []int64) (err error) {
 	defer wrap(&err, "delete %d notices", len(ids))
 	if len(ids) == 0 {
 		return nil

@@ -11,12 +11,12 @@ import (
 // new rows, and rows that were claimed before the given time and not marked since. It
 // stamps their claim, so that of two callers one gets them; none waits for another. open
 // is what else they must satisfy.
-func claimUnstarted[R any](ctx context.Context, s *Store, open string, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
+func claimUnstarted[R any](ctx context.Context, s *db, open string, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
 	return claim(ctx, s, condition{"workflow_started_at IS NULL AND " + open, nil}, claimedBefore, limit, id)
 }
 
 // claim is claimUnstarted for the rows that satisfy a condition.
-func claim[R any](ctx context.Context, s *Store, of condition, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
+func claim[R any](ctx context.Context, s *db, of condition, claimedBefore time.Time, limit int, id func(R) string) ([]R, error) {
 	which := func(q *bun.SelectQuery) *bun.SelectQuery {
 		return q.Where(of.text, of.args...).Where("claimed_at IS NULL OR claimed_at < ?", stamp{claimedBefore})
 	}
@@ -38,13 +38,13 @@ func claim[R any](ctx context.Context, s *Store, of condition, claimedBefore tim
 }
 
 // workflowStarted sets in the row of a model that its workflow runs, unless it says so.
-func (s *Store) workflowStarted(tx bun.Tx, model any) *bun.UpdateQuery {
+func (s *cohorts) workflowStarted(tx bun.Tx, model any) *bun.UpdateQuery {
 	return tx.NewUpdate().Model(model).Set("workflow_started_at = COALESCE(workflow_started_at, ?)", stamp{s.time()})
 }
 
 // OutboxLag counts the accepted enrollments that no workflow was started for and
 // tells how long the oldest of them waits, 0 if there is none.
-func (s *Store) OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error) {
+func (s *cohorts) OutboxLag(ctx context.Context) (pending int, oldest time.Duration, err error) {
 	defer wrap(&err, "count the outbox")
 	var single, cohorts struct {
 		N     int   `bun:"n"`

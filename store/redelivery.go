@@ -62,7 +62,9 @@ type redeliveryBatchRow struct {
 // CreateRedelivery stores a bulk redelivery of the deliveries that match the filter
 // and are decided by now, for the pump to carry out. The filter's statuses are succeeded,
 // failed and canceled; without one it is failed. BadRequest for another status.
-func (s *Store) CreateRedelivery(ctx context.Context, by waypost.Caller, f waypost.DeliveryFilter, appID string) (made waypost.Redelivery, err error) {
+func (s *redeliveries) CreateRedelivery(
+	ctx context.Context, by waypost.Caller, f waypost.DeliveryFilter, appID string,
+) (made waypost.Redelivery, err error) {
 	defer wrap(&err, "create redelivery")
 	sc, author := by.Within()
 	if len(f.Statuses) == 0 {
@@ -87,10 +89,10 @@ func (s *Store) CreateRedelivery(ctx context.Context, by waypost.Caller, f waypo
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "redelivery.create", row.ID, nil, fields{"filter": auditedFilter(f)}); err != nil {
+		if err := s.audit.add(ctx, tx, author, "redelivery.create", row.ID, nil, fields{"filter": auditedFilter(f)}); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, made)
+		return s.idempotency.keepResult(ctx, tx, made)
 	})
 	return made, err
 }
@@ -98,7 +100,7 @@ func (s *Store) CreateRedelivery(ctx context.Context, by waypost.Caller, f waypo
 // Redelivery returns a bulk redelivery as it stands; NotFound if the scope has none
 // of this id. Until it has ended it counts the messages that it has begun, so it takes
 // longer the more they are.
-func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
+func (s *redeliveries) Redelivery(ctx context.Context, sc waypost.Scope, id string) (r waypost.Redelivery, err error) {
 	defer wrap(&err, "load redelivery %s", clip(id))
 	var row redeliveryRow
 	if err := scanByID(ctx, s.r.NewSelect().Model(&row), sc, "redelivery", id); err != nil {
@@ -109,7 +111,7 @@ func (s *Store) Redelivery(ctx context.Context, sc waypost.Scope, id string) (r 
 
 // ListRedeliveries returns the scope's bulk redeliveries, newest first. It counts the
 // messages of each that has not ended, as Redelivery does.
-func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Redelivery, err error) {
+func (s *redeliveries) ListRedeliveries(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Redelivery, err error) {
 	defer wrap(&err, "list redeliveries")
 	var rows []redeliveryRow
 	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
@@ -120,7 +122,7 @@ func (s *Store) ListRedeliveries(ctx context.Context, sc waypost.Scope, page way
 
 // countedRedelivery says how a redelivery stands, and keeps the counts of one that
 // has ended.
-func (s *Store) countedRedelivery(ctx context.Context, row redeliveryRow) (waypost.Redelivery, error) {
+func (s *redeliveries) countedRedelivery(ctx context.Context, row redeliveryRow) (waypost.Redelivery, error) {
 	known := !row.EndedAt.IsZero()
 	r, err := s.standingRedelivery(ctx, s.r, &row)
 	if err != nil || known || row.EndedAt.IsZero() {
@@ -135,7 +137,7 @@ func (s *Store) countedRedelivery(ctx context.Context, row redeliveryRow) (waypo
 // standingRedelivery derives how a redelivery stands from its rounds: each ended as
 // the next one of its message says, or stands as the delivery does. If all have ended
 // it puts the counts into the row.
-func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row *redeliveryRow) (waypost.Redelivery, error) {
+func (s *redeliveries) standingRedelivery(ctx context.Context, db bun.IDB, row *redeliveryRow) (waypost.Redelivery, error) {
 	r, err := row.redelivery()
 	if err != nil && row.DoneAt.IsZero() {
 		return r, err
@@ -164,7 +166,7 @@ func (s *Store) standingRedelivery(ctx context.Context, db bun.IDB, row *redeliv
 
 // countRounds puts into the row how its rounds have ended, and when the last of them
 // did if none will follow; open is how many have not.
-func (s *Store) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow) (open int, err error) {
+func (s *redeliveries) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow) (open int, err error) {
 	var counts []struct {
 		Status waypost.DeliveryStatus `bun:"status"`
 		N      int                    `bun:"n"`
@@ -204,7 +206,7 @@ func (s *Store) countRounds(ctx context.Context, db bun.IDB, row *redeliveryRow)
 // canceled, by the workflows, which are told; attempts that are under way end as
 // they do. One that was canceled before is returned as it is; NotFound if the scope
 // has none of this id, Conflict if it has ended otherwise.
-func (s *Store) CancelRedelivery(ctx context.Context, by waypost.Caller, id string) (r waypost.Redelivery, err error) {
+func (s *redeliveries) CancelRedelivery(ctx context.Context, by waypost.Caller, id string) (r waypost.Redelivery, err error) {
 	defer wrap(&err, "cancel redelivery %s", clip(id))
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -227,16 +229,16 @@ func (s *Store) CancelRedelivery(ctx context.Context, by waypost.Caller, id stri
 			}
 			before := fields{"status": r.Status}
 			r.Status, r.EndedAt = waypost.RedeliveryCanceled, row.CanceledAt.pointer()
-			if err := s.audit(ctx, tx, author, "redelivery.cancel", id, before, fields{"status": r.Status}); err != nil {
+			if err := s.audit.add(ctx, tx, author, "redelivery.cancel", id, before, fields{"status": r.Status}); err != nil {
 				return err
 			}
 		}
-		return s.keepResult(ctx, tx, r)
+		return s.idempotency.keepResult(ctx, tx, r)
 	})
 	return r, err
 }
 
-func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redeliveryRow) error {
+func (s *redeliveries) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redeliveryRow) error {
 	now := stamp{s.time()}
 	row.CanceledAt = now
 	if row.DoneAt.IsZero() {
@@ -246,10 +248,10 @@ func (s *Store) cancelRedelivery(ctx context.Context, tx bun.Tx, row *redelivery
 		return err
 	}
 	// Each of them is at work, or will be started and see it.
-	return s.notifyRounds(ctx, tx, true, "dr.redelivery_id = ?", row.ID)
+	return s.rounds.notifyRounds(ctx, tx, true, "dr.redelivery_id = ?", row.ID)
 }
 
-func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {
+func (s *redeliveries) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row redeliveryRow, err error) {
 	err = scanOne(ctx, s.lock(tx.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "rd"), "redelivery", id)
 	return row, err
 }
@@ -259,7 +261,7 @@ func (s *Store) lockRedelivery(ctx context.Context, tx bun.Tx, id string) (row r
 // one transaction with the redelivery's place: a crash neither loses nor repeats a
 // message, and calls at the same time share the work. more is false if no
 // redelivery looks for messages any more.
-func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
+func (s *redeliveries) RedeliveryStep(ctx context.Context) (more bool, err error) {
 	defer wrap(&err, "work through redeliveries")
 	var rows []redeliveryRow
 	err = s.r.NewSelect().Model(&rows).Where("done_at IS NULL").Order("stepped_at", "id").Limit(1).Scan(ctx)
@@ -271,7 +273,7 @@ func (s *Store) RedeliveryStep(ctx context.Context) (more bool, err error) {
 
 // stepRedelivery looks for the next messages, which can take long and so is done without a
 // lock, and begins their rounds unless another call has done so meanwhile.
-func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
+func (s *redeliveries) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 	r, err := seen.redelivery()
 	if err != nil || len(r.Filter.Statuses) == 0 { // nobody can mend it by trying again
 		return s.failRedelivery(ctx, seen.ID, "the stored filter cannot be read")
@@ -311,7 +313,7 @@ func (s *Store) stepRedelivery(ctx context.Context, seen redeliveryRow) error {
 		if err != nil || !row.DoneAt.IsZero() || row.Reached != seen.Reached || !row.StartedAt.Equal(seen.StartedAt.Time) {
 			return err
 		}
-		begun, _, err := s.beginRounds(ctx, tx, row.Scope, keys, read, &row.ID)
+		begun, _, err := s.rounds.beginRounds(ctx, tx, row.Scope, keys, read, &row.ID)
 		if err != nil {
 			return err
 		}
@@ -350,7 +352,7 @@ func decidedBy(q *bun.SelectQuery, status waypost.DeliveryStatus, at stamp) {
 }
 
 // failRedelivery ends a redelivery that cannot go on.
-func (s *Store) failRedelivery(ctx context.Context, id, message string) error {
+func (s *redeliveries) failRedelivery(ctx context.Context, id, message string) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockRedelivery(ctx, tx, id)
 		if err != nil || !row.DoneAt.IsZero() {
@@ -364,9 +366,11 @@ func (s *Store) failRedelivery(ctx context.Context, id, message string) error {
 
 // UnstartedRedeliveries claims up to limit batches of messages to redeliver that no
 // workflow was started for; see claimUnstarted.
-func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Time, limit int) (_ []waypost.RedeliveryBatch, err error) {
+func (s *redeliveries) UnstartedRedeliveries(
+	ctx context.Context, claimedBefore time.Time, limit int,
+) (_ []waypost.RedeliveryBatch, err error) {
 	defer wrap(&err, "look for redeliveries")
-	rows, err := claimUnstarted(ctx, s, "TRUE", claimedBefore, limit, func(r redeliveryBatchRow) string { return r.ID })
+	rows, err := claimUnstarted(ctx, s.db, "TRUE", claimedBefore, limit, func(r redeliveryBatchRow) string { return r.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -379,9 +383,9 @@ func (s *Store) UnstartedRedeliveries(ctx context.Context, claimedBefore time.Ti
 
 // MarkRedeliveryStarted notes that the workflow of a batch runs (its id is the
 // batch's). A second call changes nothing. NotFound if there is no such batch.
-func (s *Store) MarkRedeliveryStarted(ctx context.Context, id string) (err error) {
+func (s *redeliveries) MarkRedeliveryStarted(ctx context.Context, id string) (err error) {
 	defer wrap(&err, "mark redelivery batch %s as started", clip(id))
 	return s.updateOne(ctx, "redelivery batch", id, func(tx bun.Tx) *bun.UpdateQuery {
-		return s.workflowStarted(tx, (*redeliveryBatchRow)(nil)).Set("members = NULL")
+		return s.cohorts.workflowStarted(tx, (*redeliveryBatchRow)(nil)).Set("members = NULL")
 	})
 }

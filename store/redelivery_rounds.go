@@ -72,7 +72,7 @@ func (r roundRow) before(d deliveryRow) deliveryRow {
 }
 
 // rounds reads those of the rounds that are there.
-func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (map[waypost.Round]roundRow, error) {
+func (s *deliveries) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (map[waypost.Round]roundRow, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -89,7 +89,7 @@ func (s *Store) rounds(ctx context.Context, db bun.IDB, keys []waypost.Round) (m
 // SendingsOfRounds returns what is stored about these rounds, at most one of a
 // touchpoint: of a superseded round, its final state. A round that has not begun is
 // missing in the answer.
-func (s *Store) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]delivery.Sending, error) {
+func (s *deliveries) SendingsOfRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]delivery.Sending, error) {
 	list := make(map[waypost.Touchpoint]delivery.Sending, len(rounds))
 	if len(rounds) == 0 {
 		return list, nil
@@ -159,12 +159,14 @@ func (r *deliveryRow) refusal(now time.Time) error {
 // the workflow of a batch that it stores. why says of the others why not; those
 // that are not there are in neither. With seen, the deliveries as the caller has seen
 // them, it leaves out those that were redelivered since.
-func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, seen map[waypost.Touchpoint]deliveryRow, redelivery *string) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
+func (s *rounds) beginRounds(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, keys []waypost.Touchpoint, seen map[waypost.Touchpoint]deliveryRow, redelivery *string,
+) (begun []*deliveryRow, why map[waypost.Touchpoint]error, err error) {
 	why = map[waypost.Touchpoint]error{}
 	if len(keys) == 0 {
 		return nil, why, nil
 	}
-	deliveries, err := s.lockDeliveries(ctx, tx, keys)
+	deliveries, err := s.deliveries.lockDeliveries(ctx, tx, keys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +196,7 @@ func (s *Store) beginRounds(ctx context.Context, tx bun.Tx, sc waypost.Scope, ke
 			why[key] = refused
 			continue
 		}
-		next.add(s, row)
+		next.add(s.deliveries, row)
 	}
 	if len(next.deliveries) == 0 {
 		return nil, why, nil
@@ -215,7 +217,7 @@ type newRounds struct {
 }
 
 // add begins the next round of a delivery. Its roundRow holds how the round before ended.
-func (n *newRounds) add(s *Store, row *deliveryRow) {
+func (n *newRounds) add(s *deliveries, row *deliveryRow) {
 	round := roundRow{
 		EnrollmentID: row.EnrollmentID, Visit: row.Visit, Round: row.Round + 1,
 		WorkflowID: n.batch.ID, RedeliveryID: n.batch.RedeliveryID, BeganAt: n.batch.CreatedAt,
@@ -237,16 +239,16 @@ func (n *newRounds) add(s *Store, row *deliveryRow) {
 
 // storeRounds stores rounds, what they change of deliveries and attempts, and the batch that tells their
 // workflow of them.
-func (s *Store) storeRounds(ctx context.Context, tx bun.Tx, n newRounds) error {
+func (s *rounds) storeRounds(ctx context.Context, tx bun.Tx, n newRounds) error {
 	packed, err := toJSON(n.members)
 	if err != nil {
 		return err
 	}
 	n.batch.Members = &packed
-	if err := s.writeAttempts(ctx, tx, n.superseded); err != nil {
+	if err := s.deliveries.writeAttempts(ctx, tx, n.superseded); err != nil {
 		return err
 	}
-	if err := s.updateDeliveries(ctx, tx, n.deliveries); err != nil {
+	if err := s.deliveries.updateDeliveries(ctx, tx, n.deliveries); err != nil {
 		return err
 	}
 	if _, err := tx.NewInsert().Model(&n.rounds).Exec(ctx); err != nil {
@@ -267,7 +269,9 @@ func (r *deliveryRow) beginRound() {
 
 // lookUpNeeds says which of the deliveries can never be redelivered, because they have no
 // stored message (any more), or their webhook, their lead or their subscription was deleted.
-func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, deliveries map[waypost.Touchpoint]*deliveryRow) (map[waypost.Touchpoint]error, error) {
+func (s *rounds) lookUpNeeds(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, deliveries map[waypost.Touchpoint]*deliveryRow,
+) (map[waypost.Touchpoint]error, error) {
 	absent := map[waypost.Touchpoint]error{}
 	if len(deliveries) == 0 {
 		return absent, nil
@@ -287,7 +291,7 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 	if err != nil {
 		return nil, fmt.Errorf("look for messages: %w", err)
 	}
-	missing, err := s.missingWebhooks(ctx, tx, sc, webhooks)
+	missing, err := s.webhooks.missingWebhooks(ctx, tx, sc, webhooks)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +330,7 @@ func (s *Store) lookUpNeeds(ctx context.Context, tx bun.Tx, sc waypost.Scope, de
 // delivered, or an attempt of it is under way; UnprocessableEntity if it never can
 // be, because it was never made or is no longer kept, or its lead or webhook was deleted. If it is being
 // redelivered, the workflow is told to look, so that one that is gone is found out.
-func (s *Store) Redeliver(ctx context.Context, by waypost.Caller, messageID string) (d waypost.Delivery, err error) {
+func (s *rounds) Redeliver(ctx context.Context, by waypost.Caller, messageID string) (d waypost.Delivery, err error) {
 	defer wrap(&err, "redeliver message %s", clip(messageID))
 	sc, author := by.Within()
 	var refused error
@@ -352,22 +356,22 @@ func (s *Store) Redeliver(ctx context.Context, by waypost.Caller, messageID stri
 		if len(begun) == 0 { // its time was over, and it was dropped since it was found
 			return absent
 		}
-		d = s.delivery(*begun[0])
-		if err := s.audit(ctx, tx, author, "delivery.redeliver", d.MessageID, nil, fields{"round": begun[0].Round}); err != nil {
+		d = s.deliveries.delivery(*begun[0])
+		if err := s.audit.add(ctx, tx, author, "delivery.redeliver", d.MessageID, nil, fields{"round": begun[0].Round}); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, d)
+		return s.idempotency.keepResult(ctx, tx, d)
 	})
 	return d, cmp.Or(err, refused)
 }
 
 // StoppedRounds tells which of the rounds are to make no further attempt: those of
 // a bulk redelivery that was canceled, and those of leads and subscriptions that were deleted.
-func (s *Store) StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error) {
+func (s *rounds) StoppedRounds(ctx context.Context, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error) {
 	return s.stoppedRounds(ctx, s.r, rounds)
 }
 
-func (s *Store) stoppedRounds(ctx context.Context, db bun.IDB, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error) {
+func (s *rounds) stoppedRounds(ctx context.Context, db bun.IDB, rounds []waypost.Round) (map[waypost.Touchpoint]bool, error) {
 	stopped := map[waypost.Touchpoint]bool{}
 	if len(rounds) == 0 {
 		return stopped, nil
@@ -391,7 +395,7 @@ func (s *Store) stoppedRounds(ctx context.Context, db bun.IDB, rounds []waypost.
 
 // CancelRounds cancels those of the rounds that are not decided and have no open
 // attempt.
-func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) (err error) {
+func (s *rounds) CancelRounds(ctx context.Context, rounds []waypost.Round) (err error) {
 	defer wrap(&err, "cancel %d redeliveries", len(rounds))
 	if len(rounds) == 0 {
 		return nil
@@ -406,7 +410,7 @@ func (s *Store) CancelRounds(ctx context.Context, rounds []waypost.Round) (err e
 }
 
 // lockBatches locks the batches that rounds of touchpoints belong to.
-func (s *Store) lockBatches(ctx context.Context, tx bun.Tx, keys []touchpointRow) (ids []string, err error) {
+func (s *rounds) lockBatches(ctx context.Context, tx bun.Tx, keys []touchpointRow) (ids []string, err error) {
 	err = s.lock(tx.NewSelect().With("u", tx.NewValues(&keys)).Model((*redeliveryBatchRow)(nil)).Column("id").
 		Where("id IN (SELECT workflow_id FROM delivery_rounds WHERE "+ofKeys+")").Order("id"), "rb").Scan(ctx, &ids)
 	if err != nil {
@@ -432,7 +436,7 @@ func dropBatches(ctx context.Context, tx bun.Tx, ids []string) error {
 // workflow has ended without them: an operator has terminated it. Attempts that may
 // be under way are left, for a later call. Before the batch was marked as started it
 // does nothing.
-func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) (err error) {
+func (s *rounds) CancelLeftRounds(ctx context.Context, batchID string) (err error) {
 	defer wrap(&err, "cancel what %s has left", clip(batchID))
 	return s.writeRows(ctx, waypost.MaxCohort, func(ctx context.Context, tx bun.Tx) error {
 		started, err := tx.NewSelect().Model((*redeliveryBatchRow)(nil)).Column("id").
@@ -453,13 +457,13 @@ func (s *Store) CancelLeftRounds(ctx context.Context, batchID string) (err error
 		}
 		var superseded []attemptRow
 		for _, row := range lost {
-			superseded = append(superseded, s.interrupt(row)...)
+			superseded = append(superseded, s.deliveries.interrupt(row)...)
 			row.OpenAttempt, row.OpenAt, row.OpenBy = 0, stamp{}, ""
 		}
-		if err := s.writeAttempts(ctx, tx, superseded); err != nil {
+		if err := s.deliveries.writeAttempts(ctx, tx, superseded); err != nil {
 			return err
 		}
-		if err := s.updateDeliveries(ctx, tx, lost); err != nil {
+		if err := s.deliveries.updateDeliveries(ctx, tx, lost); err != nil {
 			return err
 		}
 		return s.cancelRounds(ctx, tx, left)
@@ -473,7 +477,7 @@ var cancelRound = bulk{
 }
 
 // cancelRounds cancels rounds of the deliveries (alias d) that which selects.
-func (s *Store) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) error {
+func (s *rounds) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.SelectQuery)) error {
 	var rows []roundKey
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("enrollment_id", "visit", "round").
 		Where(undecided+" AND d.open_attempt = 0 AND (d.round > 1 OR d.leads_id = 0)").Order("d.enrollment_id", "d.visit")
@@ -482,18 +486,18 @@ func (s *Store) cancelRounds(ctx context.Context, tx bun.Tx, which func(*bun.Sel
 		return err
 	}
 	deliveries := mapped(rows, func(r roundKey) touchpointRow { return touchpointRow{r.EnrollmentID, r.Visit} })
-	if err := s.cancelUndecided(ctx, tx, deliveries); err != nil {
+	if err := s.deliveries.cancelUndecided(ctx, tx, deliveries); err != nil {
 		return err
 	}
 	now := stamp{s.time()}
-	return cancelRound.run(ctx, s, tx, len(rows), func(i int) []any {
+	return cancelRound.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		return []any{rows[i].EnrollmentID, rows[i].Visit, rows[i].Round, now}
 	}, nil)
 }
 
 // cancelRoundsOfLead cancels the redeliveries of a lead that is being deleted, and
 // tells their workflows.
-func (s *Store) cancelRoundsOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
+func (s *rounds) cancelRoundsOfLead(ctx context.Context, tx bun.Tx, lead int64) error {
 	of := func(q *bun.SelectQuery) { q.Where("d.leads_id = ?", lead) }
 	var workflows []string
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).ColumnExpr("DISTINCT dr.workflow_id").
@@ -511,7 +515,7 @@ func (s *Store) cancelRoundsOfLead(ctx context.Context, tx bun.Tx, lead int64) e
 
 // notifyRounds tells the workflows of the redeliveries (alias dr) of deliveries (alias d)
 // that are not decided.
-func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, bulk bool, which string, args ...any) error {
+func (s *rounds) notifyRounds(ctx context.Context, tx bun.Tx, bulk bool, which string, args ...any) error {
 	_, err := tx.NewRaw(`INSERT INTO notices (workflow_id, enrollment_id, event_id, created_at, claimed_until, bulk)
 		SELECT dr.workflow_id, '', '', ?, 0, ? FROM delivery_rounds AS dr
 		JOIN deliveries AS d ON d.enrollment_id = dr.enrollment_id AND d.visit = dr.visit AND d.round = dr.round
@@ -520,6 +524,6 @@ func (s *Store) notifyRounds(ctx context.Context, tx bun.Tx, bulk bool, which st
 }
 
 // notifyWhole tells workflows to look at everything.
-func (s *Store) notifyWhole(ctx context.Context, tx bun.Tx, workflows []string) error {
-	return s.notify(ctx, tx, mapped(workflows, func(id string) waypost.Notice { return waypost.Notice{WorkflowID: id} }), false)
+func (s *rounds) notifyWhole(ctx context.Context, tx bun.Tx, workflows []string) error {
+	return s.notices.notify(ctx, tx, mapped(workflows, func(id string) waypost.Notice { return waypost.Notice{WorkflowID: id} }), false)
 }

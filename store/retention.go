@@ -27,7 +27,7 @@ type retentionRow struct {
 // hold, and tells whether holder has it: for two thirds of ttl at least. Nobody gets it
 // while another holds it, and for the time every after a sweep that was ended. A hold
 // that has run out is free. It writes only where something is to change.
-func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error) {
+func (s *retention) HoldSweep(ctx context.Context, holder string, every, ttl time.Duration) (held bool, err error) {
 	defer wrap(&err, "hold the sweep")
 	decide := func(r *retentionRow) (held, renew bool) {
 		now := s.time()
@@ -49,7 +49,7 @@ func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Du
 	if !renew {
 		return held, nil
 	}
-	_, err = updateOnly(ctx, s, "rt", func(r *retentionRow) (bool, error) {
+	_, err = updateOnly(ctx, s.db, "rt", func(r *retentionRow) (bool, error) {
 		if held, renew = decide(r); renew {
 			r.Holder, r.HeldUntil = holder, stamp{s.time().Add(ttl)}
 		}
@@ -60,9 +60,9 @@ func (s *Store) HoldSweep(ctx context.Context, holder string, every, ttl time.Du
 
 // EndSweep gives the sweep back, if holder holds it. done says that it has come to its
 // end.
-func (s *Store) EndSweep(ctx context.Context, holder string, done bool) (err error) {
+func (s *retention) EndSweep(ctx context.Context, holder string, done bool) (err error) {
 	defer wrap(&err, "end the sweep")
-	_, err = updateOnly(ctx, s, "rt", func(r *retentionRow) (bool, error) {
+	_, err = updateOnly(ctx, s.db, "rt", func(r *retentionRow) (bool, error) {
 		if r.Holder != holder {
 			return false, nil
 		}
@@ -122,7 +122,7 @@ func (r sweepRow) touchpoint() touchpointRow {
 // or taken twice drops nothing that is not over and counts nothing twice. It leaves
 // alone what does not have its end yet, or what belongs to such, and what others
 // have locked. Nothing is dropped that a frequency cap may still have to count.
-func (s *Store) DropStep(ctx context.Context, ages waypost.Retention, at string) (step waypost.Dropped, err error) {
+func (s *retention) DropStep(ctx context.Context, ages waypost.Retention, at string) (step waypost.Dropped, err error) {
 	defer wrap(&err, "drop what is over")
 	var p sweepPlace
 	err = fromJSON(at, &p)
@@ -137,7 +137,7 @@ func (s *Store) DropStep(ctx context.Context, ages waypost.Retention, at string)
 
 // beginSweep is the place before the first of the kinds that are dropped at all, the
 // zero place if there is none.
-func (s *Store) beginSweep(ctx context.Context, ages waypost.Retention, kinds []string) (p sweepPlace, err error) {
+func (s *retention) beginSweep(ctx context.Context, ages waypost.Retention, kinds []string) (p sweepPlace, err error) {
 	for _, kind := range kinds {
 		age := ages.Age(kind)
 		if age == 0 {
@@ -146,10 +146,10 @@ func (s *Store) beginSweep(ctx context.Context, ages waypost.Retention, kinds []
 		now := s.time()
 		p = sweepPlace{Kind: kind, Before: now.Add(-age).UnixMicro()}
 		if kind == waypost.DropAnswer { // every sweep drops those, whatever it keeps
-			_, err = s.markCompletedLaunches(ctx)
+			_, err = s.launches.markCompletedLaunches(ctx)
 		}
 		if kind == waypost.DropDelivery { // their enrollments stay as long
-			p.Caps, err = s.longerCaps(ctx, now, age)
+			p.Caps, err = s.attempts.longerCaps(ctx, now, age)
 		}
 		if err == nil && (kind == waypost.DropDelivery || kind == waypost.DropSubscriptionDelivery) {
 			err = s.storeRedeliveryCounts(ctx, p.before())
@@ -161,13 +161,13 @@ func (s *Store) beginSweep(ctx context.Context, ages waypost.Retention, kinds []
 
 // storeRedeliveryCounts stores the counts of bulk redeliveries that look for no more messages: until then
 // they are counted from deliveries, which are dropped.
-func (s *Store) storeRedeliveryCounts(ctx context.Context, before stamp) error {
+func (s *retention) storeRedeliveryCounts(ctx context.Context, before stamp) error {
 	var rows []redeliveryRow
 	if err := s.r.NewSelect().Model(&rows).Where("ended_at IS NULL AND done_at < ?", before).Scan(ctx); err != nil {
 		return fmt.Errorf("look for redeliveries: %w", err)
 	}
 	for _, row := range rows {
-		if _, err := s.countedRedelivery(ctx, row); err != nil {
+		if _, err := s.redeliveries.countedRedelivery(ctx, row); err != nil {
 			return fmt.Errorf("count the messages of redelivery %s: %w", row.ID, err)
 		}
 	}
@@ -177,43 +177,45 @@ func (s *Store) storeRedeliveryCounts(ctx context.Context, before stamp) error {
 // sweeper is how one kind is dropped. page lists the rows after a place, in the order
 // of their keys; drop drops those of them that are over, and are still.
 type sweeper struct {
-	page func(*Store, sweepPlace) *bun.SelectQuery
-	drop func(*Store, context.Context, bun.Tx, sweepPlace, []sweepRow) (int, error)
+	page func(sweepPlace) *bun.SelectQuery
+	drop func(context.Context, bun.Tx, sweepPlace, []sweepRow) (int, error)
 }
 
-var sweepers = map[string]sweeper{
-	waypost.DropPayload:     {(*Store).messagePage, (*Store).dropPayloads},
-	waypost.DropParams:      {(*Store).paramsPage, (*Store).dropParams},
-	waypost.DropFilter:      {(*Store).filterPage, (*Store).dropFilters},
-	waypost.DropImport:      {(*Store).importPartPage, (*Store).dropImports},
-	waypost.DropImportError: {(*Store).importErrorPage, (*Store).dropImportErrors},
-	waypost.DropImportLead:  {(*Store).importLeadPage, (*Store).dropImportLeads},
-	waypost.DropAttempt:     {(*Store).attemptPage, (*Store).dropAttempts},
-	waypost.DropDelivery:    {(*Store).deliveryPage, (*Store).dropDeliveries},
-	waypost.DropEnrollment:  {(*Store).enrollmentPage, (*Store).dropEnrollments},
-	waypost.DropEvent:       {(*Store).eventPage, (*Store).dropEvents},
-	waypost.DropEventDay:    {(*Store).eventDayPage, (*Store).dropEventDays},
-	waypost.DropAudience:    {(*Store).audiencePage, (*Store).dropAudiences},
-	waypost.DropAnswer:      {(*Store).answerPage, (*Store).dropAnswers},
-	waypost.DropWebhookHour: {(*Store).webhookHourPage, (*Store).dropWebhookHours},
-	waypost.DropJourneyHour: {(*Store).journeyHourPage, (*Store).dropJourneyHours},
-	waypost.DropAudit:       {(*Store).auditPage, (*Store).dropAudit},
-
-	waypost.DropSubscriptionPayload:  {(*Store).subscriptionPayloadPage, (*Store).dropSubscriptionPayloads},
-	waypost.DropSubscriptionDelivery: {(*Store).subscriptionDeliveryPage, (*Store).dropSubscriptionDeliveries},
+// sweepers are how each kind is dropped.
+func (s *retention) sweepers() map[string]sweeper {
+	return map[string]sweeper{
+		waypost.DropPayload:              {s.messagePage, s.dropPayloads},
+		waypost.DropParams:               {s.paramsPage, s.dropParams},
+		waypost.DropFilter:               {s.filterPage, s.dropFilters},
+		waypost.DropImport:               {s.importPartPage, s.dropImports},
+		waypost.DropImportError:          {s.importErrorPage, s.dropImportErrors},
+		waypost.DropImportLead:           {s.importLeadPage, s.dropImportLeads},
+		waypost.DropAttempt:              {s.attemptPage, s.dropAttempts},
+		waypost.DropDelivery:             {s.deliveryPage, s.dropDeliveries},
+		waypost.DropEnrollment:           {s.enrollmentPage, s.dropEnrollments},
+		waypost.DropEvent:                {s.eventPage, s.dropEvents},
+		waypost.DropEventDay:             {s.eventNames.eventDayPage, s.eventNames.dropEventDays},
+		waypost.DropAudience:             {s.launches.audiencePage, s.launches.dropAudiences},
+		waypost.DropAnswer:               {s.idempotency.answerPage, s.idempotency.dropAnswers},
+		waypost.DropWebhookHour:          {s.webhooks.webhookHourPage, s.webhooks.dropWebhookHours},
+		waypost.DropJourneyHour:          {s.statistics.journeyHourPage, s.statistics.dropJourneyHours},
+		waypost.DropAudit:                {s.audit.auditPage, s.audit.dropAudit},
+		waypost.DropSubscriptionPayload:  {s.subscriptionPayloadPage, s.dropSubscriptionPayloads},
+		waypost.DropSubscriptionDelivery: {s.subscriptionDeliveryPage, s.dropSubscriptionDeliveries},
+	}
 }
 
 // dropStep drops one page of what is over, from a place on. It looks at up to sweepPages pages for one with
 // something to drop, and goes on with the next kind at the end of one.
-func (s *Store) dropStep(ctx context.Context, ages waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
-	kind, known := sweepers[p.Kind]
+func (s *retention) dropStep(ctx context.Context, ages waypost.Retention, p sweepPlace) (step waypost.Dropped, err error) {
+	kind, known := s.sweepers()[p.Kind]
 	if !known {
 		return step, fmt.Errorf("a sweep cannot go on at %q", p.Kind)
 	}
 	step.Kind = p.Kind
 	for range sweepPages {
 		var rows []sweepRow
-		if err := kind.page(s, p).Scan(ctx, &rows); err != nil {
+		if err := kind.page(p).Scan(ctx, &rows); err != nil {
 			return step, fmt.Errorf("look for what is over (%s): %w", p.Kind, err)
 		}
 		full := len(rows) == int(s.sweepPage())
@@ -224,7 +226,7 @@ func (s *Store) dropStep(ctx context.Context, ages waypost.Retention, p sweepPla
 		over := slices.DeleteFunc(rows, func(r sweepRow) bool { return !r.Over })
 		if len(over) > 0 {
 			err := s.writeRows(ctx, len(over), func(ctx context.Context, tx bun.Tx) (err error) {
-				step.N, err = kind.drop(s, ctx, tx, p, over)
+				step.N, err = kind.drop(ctx, tx, p, over)
 				return err
 			})
 			if err != nil {
@@ -248,7 +250,7 @@ func (s *Store) dropStep(ctx context.Context, ages waypost.Retention, p sweepPla
 
 // pageAfter selects the keys (a text and a number) of the next rows of a table, in
 // their order. The databases look no further than that, whatever they are joined to.
-func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string) *bun.SelectQuery {
+func (s *db) pageAfter(table, id, number string, p sweepPlace, prefix string) *bun.SelectQuery {
 	q := s.r.NewSelect().Distinct().TableExpr(table).ColumnExpr("? AS id", bun.Ident(id)).ColumnExpr("? AS number", bun.Ident(number)).
 		Where("(?, ?) > (?, ?)", bun.Ident(id), bun.Ident(number), p.ID, p.Number).
 		Where("? < ?", bun.Ident(id), p.born(prefix)).Order(id, number).Limit(s.sweepPage())
@@ -257,7 +259,7 @@ func (s *Store) pageAfter(table, id, number string, p sweepPlace, prefix string)
 
 // pageOfIDs is pageAfter for rows of a table (with its alias) that match and have an id
 // alone, and tells of which of them over is true.
-func (s *Store) pageOfIDs(table, match string, p sweepPlace, prefix, over string) *bun.SelectQuery {
+func (s *db) pageOfIDs(table, match string, p sweepPlace, prefix, over string) *bun.SelectQuery {
 	q := s.r.NewSelect().TableExpr(table).Column("id").
 		Where(match+" AND id > ? AND id < ?", p.ID, p.born(prefix)).Order("id").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).Column("k.id").ColumnExpr("0 AS number").
@@ -285,21 +287,23 @@ func ofDeliveries(q *bun.SelectQuery, p sweepPlace, and string) *bun.SelectQuery
 		Join("LEFT JOIN enrollments AS e ON e.id = k.id"))
 }
 
-func (s *Store) messagePage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) messagePage(p sweepPlace) *bun.SelectQuery {
 	return ofDeliveries(s.pageAfter("messages", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, "")
 }
 
-func (s *Store) attemptPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) attemptPage(p sweepPlace) *bun.SelectQuery {
 	return ofDeliveries(s.pageAfter("attempts", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, "")
 }
 
-func (s *Store) deliveryPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) deliveryPage(p sweepPlace) *bun.SelectQuery {
 	return ofDeliveries(s.pageAfter("deliveries", "enrollment_id", "visit", p, waypost.PrefixEnrollment), p, " AND "+deliveryCounted)
 }
 
 // lockOver locks the rows' deliveries that are still over, in the order of their keys, and
 // passes over what another transaction has locked: a redelivery may begin.
-func (s *Store) lockOver(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string) (deliveries []deliveryRow, keys []touchpointRow, err error) {
+func (s *retention) lockOver(
+	ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string,
+) (deliveries []deliveryRow, keys []touchpointRow, err error) {
 	values := mapped(rows, sweepRow.touchpoint)
 	q := p.withCaps(tx.NewSelect().With("u", tx.NewValues(&values)).Model(&deliveries).
 		Column("d.enrollment_id", "d.visit", "d.journey_id", "d.launch_id", "d.status").TableExpr("u").
@@ -325,7 +329,7 @@ func deleteOf(ctx context.Context, tx bun.Tx, table string, keys []touchpointRow
 }
 
 // dropPayloads drops messages, and what the receivers answered, of all rounds.
-func (s *Store) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	_, keys, err := s.lockOver(ctx, tx, p, rows, "")
 	if err != nil {
 		return 0, err
@@ -349,7 +353,7 @@ func clearPayloads(ctx context.Context, tx bun.Tx, keys []touchpointRow) (int, e
 }
 
 // dropAttempts drops the attempts that have rows of their own.
-func (s *Store) dropAttempts(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropAttempts(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	_, keys, err := s.lockOver(ctx, tx, p, rows, "")
 	if err != nil || len(keys) == 0 {
 		return 0, err
@@ -358,8 +362,8 @@ func (s *Store) dropAttempts(ctx context.Context, tx bun.Tx, p sweepPlace, rows 
 }
 
 // deleteDeliveries deletes deliveries, which are locked, with all that belongs to them.
-func (s *Store) deleteDeliveries(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
-	batches, err := s.lockBatches(ctx, tx, keys)
+func (s *retention) deleteDeliveries(ctx context.Context, tx bun.Tx, keys []touchpointRow) error {
+	batches, err := s.rounds.lockBatches(ctx, tx, keys)
 	if err != nil {
 		return err
 	}
@@ -371,7 +375,7 @@ func (s *Store) deleteDeliveries(ctx context.Context, tx bun.Tx, keys []touchpoi
 	return dropBatches(ctx, tx, batches)
 }
 
-func (s *Store) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	deliveries, keys, err := s.lockOver(ctx, tx, p, rows, " AND "+deliveryCounted)
 	if err != nil || len(keys) == 0 {
 		return 0, err
@@ -396,7 +400,7 @@ const subscriptionMessageOver = `d.status IN ('succeeded', 'failed', 'canceled')
 		AND (dr.began_at >= ?0 OR dr.canceled_at >= ?0))`
 
 // subscriptionMessages lists messages to subscriptions in the order of their ids, which is that of time.
-func (s *Store) subscriptionMessages(p sweepPlace, and string) *bun.SelectQuery {
+func (s *retention) subscriptionMessages(p sweepPlace, and string) *bun.SelectQuery {
 	q := s.r.NewSelect().TableExpr("deliveries").Column("message_id").Where("leads_id = 0 AND message_id > ? AND message_id < ?", p.ID, p.born(waypost.PrefixMessage)).
 		Order("message_id").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("k.message_id AS id, 0 AS number").
@@ -410,15 +414,15 @@ const (
 		WHERE dr.enrollment_id = d.enrollment_id AND dr.visit = d.visit AND rd.ended_at IS NULL)`
 )
 
-func (s *Store) subscriptionPayloadPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) subscriptionPayloadPage(p sweepPlace) *bun.SelectQuery {
 	return s.subscriptionMessages(p, messageStored)
 }
-func (s *Store) subscriptionDeliveryPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) subscriptionDeliveryPage(p sweepPlace) *bun.SelectQuery {
 	return s.subscriptionMessages(p, redeliveriesCounted)
 }
 
 // lockSubscriptionMessages locks the deliveries of the messages that are still over, as lockOver does.
-func (s *Store) lockSubscriptionMessages(
+func (s *retention) lockSubscriptionMessages(
 	ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow, and string,
 ) (keys []touchpointRow, err error) {
 	q := tx.NewSelect().Model((*deliveryRow)(nil)).Column("d.enrollment_id", "d.visit").
@@ -427,7 +431,7 @@ func (s *Store) lockSubscriptionMessages(
 }
 
 // dropSubscriptionPayloads drops messages to subscriptions, and what the receivers answered.
-func (s *Store) dropSubscriptionPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropSubscriptionPayloads(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	keys, err := s.lockSubscriptionMessages(ctx, tx, p, rows, messageStored)
 	if err != nil {
 		return 0, err
@@ -437,7 +441,7 @@ func (s *Store) dropSubscriptionPayloads(ctx context.Context, tx bun.Tx, p sweep
 
 // dropSubscriptionDeliveries drops deliveries of messages to subscriptions with all that belongs to
 // them. No journey and no launch counts them.
-func (s *Store) dropSubscriptionDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropSubscriptionDeliveries(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	keys, err := s.lockSubscriptionMessages(ctx, tx, p, rows, redeliveriesCounted)
 	if err != nil || len(keys) == 0 {
 		return 0, err
@@ -455,13 +459,13 @@ var enrollmentOver = fmt.Sprintf(`e.ended_at < ?0 AND NOT EXISTS (SELECT 1 FROM 
 		WHERE g.journey_id = e.journey_id AND g.version = e.goal_version AND e.created_at + 1000 * g.within_ms >= ?0))`,
 	len(waypost.NewID(waypost.PrefixEnrollment, time.Now())))
 
-func (s *Store) enrollmentPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) enrollmentPage(p sweepPlace) *bun.SelectQuery {
 	return s.pageOfIDs("enrollments AS e", "TRUE", p, waypost.PrefixEnrollment, enrollmentOver)
 }
 
 // dropEnrollments drops enrollments with their timelines, waits, controls and cohorts. Their
 // entries stay: they forbid a lead to enter again.
-func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var enrollments []enrollmentRow
 	q := tx.NewSelect().Model(&enrollments).Column("id", "journey_id", "launch_id", "status", "cohort_id", "ended_at").
 		Where("e.id IN (?)", bun.List(idsOf(rows))).Where(enrollmentOver, p.before()).Order("e.id")
@@ -480,7 +484,7 @@ func (s *Store) dropEnrollments(ctx context.Context, tx bun.Tx, p sweepPlace, ro
 			return 0, fmt.Errorf("delete %s: %w", of[0], err)
 		}
 	}
-	if err := s.leaveCohorts(ctx, tx, cohorts); err != nil {
+	if err := s.cohorts.leaveCohorts(ctx, tx, cohorts); err != nil {
 		return 0, err
 	}
 	return len(ids), s.countDropped(ctx, tx, sums)
@@ -515,7 +519,7 @@ func addDropped(sums map[droppedKey]droppedRow, key droppedKey, endedAt stamp) {
 }
 
 // countDropped adds to what is kept of all that was dropped.
-func (s *Store) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey]droppedRow) error {
+func (s *retention) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey]droppedRow) error {
 	var rows []droppedRow
 	for _, key := range slices.SortedFunc(maps.Keys(sums), droppedKey.compare) {
 		row := sums[key]
@@ -536,7 +540,7 @@ func (s *Store) countDropped(ctx context.Context, tx bun.Tx, sums map[droppedKey
 
 // JourneyDropped counts what was dropped of a journey because its time was over, of all
 // its launches and of none; nil if nothing was.
-func (s *Store) JourneyDropped(ctx context.Context, id string) (counts *waypost.DroppedCounts, err error) {
+func (s *retention) JourneyDropped(ctx context.Context, id string) (counts *waypost.DroppedCounts, err error) {
 	defer wrap(&err, "count what was dropped of journey %s", clip(id))
 	var rows []droppedRow
 	err = s.r.NewSelect().Model(&rows).Column("kind", "status").ColumnExpr("CAST(SUM(n) AS BIGINT) AS n").
@@ -559,7 +563,7 @@ func (s *Store) JourneyDropped(ctx context.Context, id string) (counts *waypost.
 // eventPage tells which events no enrollment can match any more: a wait looks back to
 // when its enrollment was made, so a lead that is in no journey now never will. Events
 // are stored in the order of their numbers, but for those of transactions that overlapped.
-func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) eventPage(p sweepPlace) *bun.SelectQuery {
 	q := s.r.NewSelect().TableExpr("events").Column("seq", "org", "stage", "leads_id").ColumnExpr("accepted_at < ? AND occurred_at < ? AS is_over", p.before(), p.before()).
 		Where("seq > ?", p.Number).Order("seq").Limit(s.sweepPage())
 	return s.r.NewSelect().TableExpr("(?) AS k", q).ColumnExpr("'' AS id, k.seq AS number, NOT k.is_over AS young").
@@ -567,18 +571,18 @@ func (s *Store) eventPage(p sweepPlace) *bun.SelectQuery {
 			WHERE j.org = k.org AND j.stage = k.stage AND je.active > 0) AS is_over`).Order("k.seq")
 }
 
-func (s *Store) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
-	return s.deleteEvents(ctx, tx, tx.NewDelete().Where("seq IN (?)", bun.List(mapped(rows, func(r sweepRow) int64 { return r.Number }))))
+func (s *retention) dropEvents(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+	return s.eventNames.deleteEvents(ctx, tx, tx.NewDelete().Where("seq IN (?)", bun.List(mapped(rows, func(r sweepRow) int64 { return r.Number }))))
 }
 
 // paramsPage lists enrollments that have params. Nothing is rendered or decided by them
 // once the enrollment has ended.
-func (s *Store) paramsPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) paramsPage(p sweepPlace) *bun.SelectQuery {
 	return s.pageOfIDs("enrollments AS e", "(params <> '{}' OR event IS NOT NULL)", p, waypost.PrefixEnrollment, "ended_at < ?0")
 }
 
 // dropParams empties the params of enrollments, with the events that they began by; they stay otherwise.
-func (s *Store) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropParams(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var ids []string
 	q := tx.NewSelect().Model((*enrollmentRow)(nil)).Column("id").
 		Where("id IN (?) AND ended_at < ?", bun.List(idsOf(rows)), p.before()).Order("id")
@@ -600,7 +604,7 @@ const launchOver = `EXISTS (SELECT 1 FROM controls AS c WHERE c.target = la.id A
 	AND NOT EXISTS (SELECT 1 FROM dropped AS dd WHERE dd.journey_id = la.journey_id AND dd.launch_id = la.id AND dd.ended_at >= ?0)`
 
 // filterPage lists launches whose filter has personal data.
-func (s *Store) filterPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) filterPage(p sweepPlace) *bun.SelectQuery {
 	return s.pageOfIDs("launches AS la", "personal", p, waypost.PrefixLaunch, launchOver)
 }
 
@@ -612,7 +616,7 @@ var updateFilter = bulk{
 }
 
 // dropFilters takes the personal members out of filters.
-func (s *Store) dropFilters(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropFilters(ctx context.Context, tx bun.Tx, p sweepPlace, rows []sweepRow) (int, error) {
 	var launches []launchRow
 	q := tx.NewSelect().Model(&launches).Column("id", "filter").Where("la.id IN (?)", bun.List(idsOf(rows))).Where(launchOver, p.before()).Order("la.id")
 	if err := s.lockFor(q, forChange+" OF la"+skipLocked).Scan(ctx); err != nil {
@@ -628,50 +632,50 @@ func (s *Store) dropFilters(ctx context.Context, tx bun.Tx, p sweepPlace, rows [
 			return 0, fmt.Errorf("filter of launch %s: %w", l.ID, err)
 		}
 	}
-	return len(launches), updateFilter.run(ctx, s, tx, len(launches), func(i int) []any { return []any{launches[i].ID, filters[i]} }, nil)
+	return len(launches), updateFilter.run(ctx, s.db, tx, len(launches), func(i int) []any { return []any{launches[i].ID, filters[i]} }, nil)
 }
 
 // importPartPage lists rows of imports that have not ended: what ends an import deletes
 // them.
-func (s *Store) importPartPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) importPartPage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("import_parts", "import_id", "number", p, waypost.PrefixImport)
 	return q.ColumnExpr("COALESCE(i.created_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
 }
 
 // dropImports ends imports that never came to their end, which deletes their rows: their
 // workflow was terminated, or no worker ran.
-func (s *Store) dropImports(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropImports(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	var imports []importRow
 	q := tx.NewSelect().Model(&imports).Where("i.id IN (?) AND i.ended_at IS NULL", bun.List(slices.Compact(idsOf(rows)))).Order("i.id")
 	if err := s.lockFor(q, forChange+" OF i"+skipLocked).Scan(ctx); err != nil {
 		return 0, err
 	}
 	for i := range imports {
-		if err := s.endImport(ctx, tx, &imports[i], waypost.ImportFailed, "it was not carried out for so long that its rows are no longer kept"); err != nil {
+		if err := s.imports.endImport(ctx, tx, &imports[i], waypost.ImportFailed, "it was not carried out for so long that its rows are no longer kept"); err != nil {
 			return 0, err
 		}
 	}
 	return len(imports), nil
 }
 
-func (s *Store) importErrorPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) importErrorPage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("import_errors", "import_id", "part", p, waypost.PrefixImport)
 	return q.ColumnExpr("COALESCE(i.ended_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
 }
 
 // dropImportErrors drops why rows of imports failed. How many have stays.
-func (s *Store) dropImportErrors(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropImportErrors(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	parts := mapped(rows, func(r sweepRow) importErrorsRow { return importErrorsRow{ImportID: r.ID, Part: int(r.Number)} })
 	return affected(tx.NewDelete().Model(&parts).WherePK().Exec(ctx))
 }
 
-func (s *Store) importLeadPage(p sweepPlace) *bun.SelectQuery {
+func (s *retention) importLeadPage(p sweepPlace) *bun.SelectQuery {
 	q := s.pageAfter("import_leads", "import_id", "leads_id", p, waypost.PrefixImport)
 	return q.ColumnExpr("COALESCE(i.ended_at < ?, FALSE) AS is_over", p.before()).Join("LEFT JOIN imports AS i ON i.id = k.id")
 }
 
 // dropImportLeads drops which leads an import has created or updated. How many stays.
-func (s *Store) dropImportLeads(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *retention) dropImportLeads(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	leads := mapped(rows, func(r sweepRow) importLeadRow { return importLeadRow{ImportID: r.ID, LeadsID: r.Number} })
 	return affected(tx.NewDelete().Model(&leads).WherePK().Exec(ctx))
 }

@@ -34,7 +34,7 @@ func (r segmentRow) segment() waypost.Segment {
 // CreateSegment stores a new segment under an id minted here and returns it. BadRequest of
 // "when" if its condition does not compile, would be too costly, or names what the scope
 // lacks; Conflict if the scope has waypost.MaxSegments already.
-func (s *Store) CreateSegment(ctx context.Context, by waypost.Caller, g waypost.Segment) (_ waypost.Segment, err error) {
+func (s *segments) CreateSegment(ctx context.Context, by waypost.Caller, g waypost.Segment) (_ waypost.Segment, err error) {
 	defer wrap(&err, "create segment")
 	sc, author := by.Within()
 	if err := checkSegment(g); err != nil {
@@ -57,10 +57,10 @@ func (s *Store) CreateSegment(ctx context.Context, by waypost.Caller, g waypost.
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "segment.create", g.ID, nil, auditedSegment(g)); err != nil {
+		if err := s.audit.add(ctx, tx, author, "segment.create", g.ID, nil, auditedSegment(g)); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, g)
+		return s.idempotency.keepResult(ctx, tx, g)
 	})
 	return g, err
 }
@@ -74,7 +74,7 @@ func checkSegment(g waypost.Segment) error {
 
 // lockSegments reads all segments of a scope, and keeps others from writing any: whether one may
 // be written or deleted depends on the others, also on those that are not there yet.
-func (s *Store) lockSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope) (rows []segmentRow, err error) {
+func (s *segments) lockSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope) (rows []segmentRow, err error) {
 	if err := s.lockTable(ctx, tx, "segments", againstWrites); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,9 @@ func (s *Store) lockSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope) (
 // checkCondition compiles a segment that is to be one of the rows, and those that name it,
 // and looks whether the journeys are there that it names. It returns all that its condition
 // changes.
-func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, row segmentRow) (changed []string, err error) {
+func (s *segments) checkCondition(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, row segmentRow,
+) (changed []string, err error) {
 	whens := map[string]string{}
 	for _, r := range rows {
 		whens[r.ID] = r.When
@@ -114,10 +116,10 @@ func (s *Store) checkCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope,
 }
 
 // SetEventAges says how far back conditions see events, from before the store is used.
-func (s *Store) SetEventAges(ages waypost.EventAges) { s.ages = ages }
+func (s *segments) SetEventAges(ages waypost.EventAges) { s.ages = ages }
 
 // checkAges refuses a condition that asks for more of events than is kept.
-func (s *Store) checkAges(g *segment.Segment) error {
+func (s *segments) checkAges(g *segment.Segment) error {
 	var p waypost.Problems
 	for _, fault := range s.ages.Faults(g.Needs(true)) {
 		p.Add(waypost.DetailOutOfRange, "when", "%s", fault)
@@ -127,7 +129,7 @@ func (s *Store) checkAges(g *segment.Segment) error {
 
 // checkJourneys looks whether the journeys, and their nodes, are there that a condition names; from
 // selects journeys.
-func (s *Store) checkJourneys(ctx context.Context, tx bun.Tx, from *bun.SelectQuery, sc waypost.Scope, needs waypost.RecordNeeds) error {
+func (s *segments) checkJourneys(ctx context.Context, tx bun.Tx, from *bun.SelectQuery, sc waypost.Scope, needs waypost.RecordNeeds) error {
 	lacking, err := missing(ctx, from, sc, needs.Journeys())
 	if err != nil {
 		return err
@@ -148,7 +150,7 @@ func (s *Store) checkJourneys(ctx context.Context, tx bun.Tx, from *bun.SelectQu
 }
 
 // hasNode tells whether the draft or a version of a journey has a node.
-func (s *Store) hasNode(ctx context.Context, tx bun.Tx, node waypost.JourneyNode) (bool, error) {
+func (s *segments) hasNode(ctx context.Context, tx bun.Tx, node waypost.JourneyNode) (bool, error) {
 	var definitions []string
 	err := tx.NewRaw("SELECT draft FROM journeys WHERE id = ? UNION ALL SELECT definition FROM journey_versions WHERE journey_id = ?",
 		node.JourneyID, node.JourneyID).Scan(ctx, &definitions)
@@ -168,7 +170,7 @@ func (s *Store) hasNode(ctx context.Context, tx bun.Tx, node waypost.JourneyNode
 }
 
 // Segment returns a segment; NotFound if the scope has none of this id.
-func (s *Store) Segment(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Segment, err error) {
+func (s *segments) Segment(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Segment, err error) {
 	defer wrap(&err, "load segment %s", clip(id))
 	var row segmentRow
 	err = scanByID(ctx, s.r.NewSelect().Model(&row), sc, "segment", id)
@@ -176,7 +178,7 @@ func (s *Store) Segment(ctx context.Context, sc waypost.Scope, id string) (_ way
 }
 
 // ListSegments returns the segments of the scope, newest first.
-func (s *Store) ListSegments(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Segment, err error) {
+func (s *segments) ListSegments(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Segment, err error) {
 	defer wrap(&err, "list segments")
 	var rows []segmentRow
 	err = pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx)
@@ -187,7 +189,9 @@ func (s *Store) ListSegments(ctx context.Context, sc waypost.Scope, page waypost
 // which sees it as it is, refuses. NotFound if the scope has none of this id; BadRequest as
 // CreateSegment, and if a segment that names it could not be read any more. Who comes into a
 // segment by the change does not enter it: journeys do not begin or end by that.
-func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string, g waypost.Segment, check func(waypost.Segment) error) (_ waypost.Segment, err error) {
+func (s *segmentWatches) ReplaceSegment(
+	ctx context.Context, by waypost.Caller, id string, g waypost.Segment, check func(waypost.Segment) error,
+) (_ waypost.Segment, err error) {
 	defer wrap(&err, "replace segment %s", clip(id))
 	sc, author := by.Within()
 	if err := checkSegment(g); err != nil {
@@ -196,7 +200,7 @@ func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string
 	var watched []string
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		watched = nil // of a try before
-		rows, i, err := s.lockSegment(ctx, tx, sc, id)
+		rows, i, err := s.segments.lockSegment(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -208,7 +212,7 @@ func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string
 		}
 		g.ID, g.CreatedAt, g.UpdatedAt = before.ID, before.CreatedAt, s.time()
 		row := newSegmentRow(sc, g)
-		changed, err := s.checkCondition(ctx, tx, sc, rows, row)
+		changed, err := s.segments.checkCondition(ctx, tx, sc, rows, row)
 		if err != nil {
 			return err
 		}
@@ -220,7 +224,7 @@ func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string
 				return err
 			}
 		}
-		return s.audit(ctx, tx, author, "segment.update", g.ID, auditedSegment(before), auditedSegment(g))
+		return s.audit.add(ctx, tx, author, "segment.update", g.ID, auditedSegment(before), auditedSegment(g))
 	})
 	if err != nil {
 		return g, err
@@ -234,7 +238,7 @@ func (s *Store) ReplaceSegment(ctx context.Context, by waypost.Caller, id string
 }
 
 // lockSegment is lockSegments, and finds one of them.
-func (s *Store) lockSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (rows []segmentRow, i int, err error) {
+func (s *segments) lockSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (rows []segmentRow, i int, err error) {
 	if rows, err = s.lockSegments(ctx, tx, sc); err != nil {
 		return nil, 0, err
 	}
@@ -247,7 +251,7 @@ func (s *Store) lockSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id
 // DeleteSegment deletes a segment unless check (unless nil), which sees it as it is,
 // refuses. Conflict if another segment, a journey's draft or version, or a launch that has
 // not ended uses it, NotFound if the scope has none of this id.
-func (s *Store) DeleteSegment(ctx context.Context, by waypost.Caller, id string, check func(waypost.Segment) error) (err error) {
+func (s *segments) DeleteSegment(ctx context.Context, by waypost.Caller, id string, check func(waypost.Segment) error) (err error) {
 	defer wrap(&err, "delete segment %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -278,12 +282,12 @@ func (s *Store) DeleteSegment(ctx context.Context, by waypost.Caller, id string,
 		if _, err := tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, author, "segment.delete", id, auditedSegment(row.segment()), nil)
+		return s.audit.add(ctx, tx, author, "segment.delete", id, auditedSegment(row.segment()), nil)
 	})
 }
 
 // segmentUser names what uses a segment; "" if nothing does.
-func (s *Store) segmentUser(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, id string) (string, error) {
+func (s *segments) segmentUser(ctx context.Context, tx bun.Tx, sc waypost.Scope, rows []segmentRow, id string) (string, error) {
 	for _, r := range rows {
 		if r.ID != id && slices.Contains(segmentsIn(r.When), id) {
 			return "segment " + r.ID, nil
@@ -311,7 +315,7 @@ func (s *Store) segmentUser(ctx context.Context, tx bun.Tx, sc waypost.Scope, ro
 
 // missingSegments returns those of ids that the scope has no segment for. It locks, in a
 // transaction, those that are there: none of them is deleted before it ends.
-func (s *Store) missingSegments(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
+func (s *segments) missingSegments(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
 	defer wrap(&err, "look for segments")
 	q := db.NewSelect().Model((*segmentRow)(nil))
 	if _, inTx := db.(bun.Tx); inTx {
@@ -328,7 +332,7 @@ func noAudience(id string) error {
 }
 
 // hasSegment is noAudience if the scope lacks a segment; "" is none.
-func (s *Store) hasSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) error {
+func (s *segments) hasSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) error {
 	if id == "" {
 		return nil
 	}
@@ -341,7 +345,7 @@ func (s *Store) hasSegment(ctx context.Context, tx bun.Tx, sc waypost.Scope, id 
 
 // MissingSegments returns those of ids that the scope has no segment for, sorted and without
 // duplicates.
-func (s *Store) MissingSegments(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
+func (s *segments) MissingSegments(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
 	return s.missingSegments(ctx, s.r, sc, ids)
 }
 

@@ -56,7 +56,7 @@ type segmentCause struct {
 
 // checkLeads adds leads to segment_checks if a watched segment depends on the cause, and returns how
 // many. Otherwise it costs nearly nothing.
-func (s *Store) checkLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, leads []int64, c segmentCause) (int, error) {
+func (s *segmentChecks) checkLeads(ctx context.Context, tx bun.Tx, sc waypost.Scope, leads []int64, c segmentCause) (int, error) {
 	if len(leads) == 0 {
 		return 0, nil
 	}
@@ -85,7 +85,7 @@ func insertChecked(ctx context.Context, tx bun.Tx, rows []checkRow) error {
 }
 
 // checkEvents adds the leads of those events that a watched segment depends on to segment_checks.
-func (s *Store) checkEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) error {
+func (s *segmentChecks) checkEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, events []eventRow) error {
 	var asked []string
 	err := tx.NewSelect().Model((*causeRow)(nil)).Column("name").
 		Where("org = ? AND stage = ? AND kind = ? AND name IN (?)", sc.Org, sc.Stage, causeEvent, bun.List(distinct(mapped(events, nameOfEvent)))).Scan(ctx, &asked)
@@ -102,7 +102,7 @@ func (s *Store) checkEvents(ctx context.Context, tx bun.Tx, sc waypost.Scope, ev
 }
 
 // checkDeliveries adds the leads of deliveries that were recorded, and have succeeded, to segment_checks.
-func (s *Store) checkDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) error {
+func (s *segmentChecks) checkDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.Touchpoint) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (s *Store) checkDeliveries(ctx context.Context, tx bun.Tx, keys []waypost.T
 
 // dropChecks drops the rows of a lead, which is locked and is being deleted. A pump that has locked
 // some drops those itself.
-func (s *Store) dropChecks(ctx context.Context, tx bun.Tx, lead int64) error {
+func (s *segmentChecks) dropChecks(ctx context.Context, tx bun.Tx, lead int64) error {
 	var ids []int64
 	q := tx.NewSelect().Model((*checkRow)(nil)).Column("id").Where("leads_id = ?", lead)
 	if err := s.lockFor(q, forDelete+skipLocked).Scan(ctx, &ids); err != nil || len(ids) == 0 {
@@ -134,7 +134,7 @@ func (s *Store) dropChecks(ctx context.Context, tx bun.Tx, lead int64) error {
 // and makes those that this begins. A crash leaves all of it or none; calls at the same time
 // share the work. more tells that there may be others, acted that there is something for a
 // pump to do.
-func (s *Store) CheckSegments(ctx context.Context, limit int) (more, acted bool, err error) {
+func (s *segmentWatches) CheckSegments(ctx context.Context, limit int) (more, acted bool, err error) {
 	defer wrap(&err, "look who has entered segments")
 	// Without a lock first: with nothing to do it costs one read.
 	if more, err = s.r.NewSelect().Model((*checkRow)(nil)).Column("id").Order("id").Limit(1).Exists(ctx); err != nil || !more {
@@ -161,8 +161,8 @@ func (s *Store) CheckSegments(ctx context.Context, limit int) (more, acted bool,
 }
 
 // enterChecked is enterSegments for the leads of rows, which are locked.
-func (s *Store) enterChecked(ctx context.Context, tx bun.Tx, rows []checkRow) (acted bool, err error) {
-	if err := s.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
+func (s *segmentWatches) enterChecked(ctx context.Context, tx bun.Tx, rows []checkRow) (acted bool, err error) {
+	if err := s.leads.lockLeads(ctx, tx, distinct(mapped(rows, func(r checkRow) int64 { return r.LeadsID })), forChange); err != nil {
 		return false, err
 	}
 	scopes := map[waypost.Scope][]int64{}
@@ -200,11 +200,13 @@ func (e enteredLead) segment() string { return e.segmentID }
 // enterSegments compares which of leads, which are locked, at most memberBatch in ascending order,
 // are in watched segments with which were when they were last looked at. For those that have
 // entered it ends and makes enrollments.
-func (s *Store) enterSegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, watches []watchRow, leads []int64) (acted bool, err error) {
+func (s *segmentWatches) enterSegments(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, watches []watchRow, leads []int64,
+) (acted bool, err error) {
 	now := s.time()
 	var entered []enteredLead
 	for _, w := range watches {
-		r, err := s.readSegment(ctx, tx, sc, w.SegmentID, now)
+		r, err := s.segments.readSegment(ctx, tx, sc, w.SegmentID, now)
 		if err != nil {
 			return false, err
 		}
@@ -259,11 +261,11 @@ func withCauses(ctx context.Context, tx bun.Tx, entered []enteredLead, now time.
 
 // settleMembers remembers who of leads, which are locked, at most memberBatch, is in a segment,
 // and returns who was not before.
-func (s *Store) settleMembers(ctx context.Context, tx bun.Tx, r reading, id string, leads []int64) (came []int64, err error) {
+func (s *segmentWatches) settleMembers(ctx context.Context, tx bun.Tx, r reading, id string, leads []int64) (came []int64, err error) {
 	if len(leads) == 0 {
 		return nil, nil
 	}
-	members, err := s.membersAmong(ctx, tx, r, leads, false)
+	members, err := s.segments.membersAmong(ctx, tx, r, leads, false)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +304,7 @@ func without(list, other []int64) (left []int64) {
 
 // exitBySegments ends enrollments as exit does, and returns how many. Those that began after
 // what had the lead enter the segment are not ended: the lead was in it then.
-func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, entered []enteredLead, now stamp) (int, error) {
+func (s *segmentWatches) exitBySegments(ctx context.Context, tx bun.Tx, entered []enteredLead, now stamp) (int, error) {
 	type key struct {
 		lead    int64
 		segment string
@@ -330,13 +332,15 @@ func (s *Store) exitBySegments(ctx context.Context, tx bun.Tx, entered []entered
 	if len(leaving) == 0 {
 		return 0, nil
 	}
-	err = s.leave(ctx, tx, leaving, now, func(id string) controlRow { return controlRow{SegmentID: by[id]} }, len(leaving) > 1)
+	err = s.exits.leave(ctx, tx, leaving, now, func(id string) controlRow { return controlRow{SegmentID: by[id]} }, len(leaving) > 1)
 	return len(leaving), err
 }
 
 // beginBySegments enrolls leads in the journeys that begin by the segments which they have
 // entered, and returns how many; see begin.
-func (s *Store) beginBySegments(ctx context.Context, tx bun.Tx, sc waypost.Scope, entered []enteredLead, now stamp) (n int, err error) {
+func (s *segmentWatches) beginBySegments(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, entered []enteredLead, now stamp,
+) (n int, err error) {
 	ids := distinct(mapped(entered, enteredLead.segment))
 	rules, err := entryRules(ctx, tx, sc, waypost.EntrySegment, ids...)
 	if err != nil || len(rules) == 0 {
@@ -356,7 +360,7 @@ func (s *Store) beginBySegments(ctx context.Context, tx bun.Tx, sc waypost.Scope
 				})
 			}
 		}
-		begun, _, err := s.begin(ctx, tx, rules, occasions)
+		begun, _, err := s.entries.begin(ctx, tx, rules, occasions)
 		if err != nil {
 			return n, err
 		}

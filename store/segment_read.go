@@ -34,7 +34,7 @@ type reading struct {
 }
 
 // readSegment compiles a segment as it is now; NotFound if the scope has none of this id.
-func (s *Store) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, id string, now time.Time) (reading, error) {
+func (s *segments) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, id string, now time.Time) (reading, error) {
 	whens := map[string]string{}
 	key, err := s.loadConditions(ctx, db, sc, []string{cleanText(id)}, whens)
 	if err != nil {
@@ -56,7 +56,9 @@ func (s *Store) readSegment(ctx context.Context, db bun.IDB, sc waypost.Scope, i
 
 // loadConditions adds the conditions of segments to whens, and those of the segments that they name. key
 // changes with them.
-func (s *Store) loadConditions(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string, whens map[string]string) (key string, err error) {
+func (s *segments) loadConditions(
+	ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string, whens map[string]string,
+) (key string, err error) {
 	for next := ids; len(next) > 0; {
 		var rows []segmentRow
 		q := db.NewSelect().Model(&rows).Where("id IN (?) AND org = ? AND stage = ?", bun.List(next), sc.Org, sc.Stage).Order("id")
@@ -80,7 +82,7 @@ func (s *Store) loadConditions(ctx context.Context, db bun.IDB, sc waypost.Scope
 }
 
 // readCondition compiles a condition that no segment has. It refuses what CreateSegment refuses.
-func (s *Store) readCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, when string, now time.Time) (reading, error) {
+func (s *segments) readCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, when string, now time.Time) (reading, error) {
 	whens := map[string]string{"": when}
 	if _, err := s.loadConditions(ctx, tx, sc, segmentsIn(when), whens); err != nil {
 		return reading{}, err
@@ -97,21 +99,21 @@ func (s *Store) readCondition(ctx context.Context, tx bun.Tx, sc waypost.Scope, 
 
 // where selects leads (alias l) that meet what SQL answers of the segment; for many see
 // whereOf.
-func (s *Store) where(tx bun.IDB, r reading, many bool) *bun.SelectQuery {
+func (s *segments) where(tx bun.IDB, r reading, many bool) *bun.SelectQuery {
 	c := whereOf{s, r.sc, r.now, many}.condition(r.seg.Where())
 	return tx.NewSelect().Model((*leadRow)(nil)).Where("l.org = ? AND l.stage = ?", r.sc.Org, r.sc.Stage).Where(c.text, c.args...)
 }
 
 // CountSegment counts the leads of a segment and picks up to n of them by chance, of the
 // same leads always the same. NotFound if the scope has none of this id.
-func (s *Store) CountSegment(ctx context.Context, sc waypost.Scope, id string, n int) (c waypost.SegmentCount, err error) {
+func (s *segments) CountSegment(ctx context.Context, sc waypost.Scope, id string, n int) (c waypost.SegmentCount, err error) {
 	defer wrap(&err, "count segment %s", clip(id))
 	return s.countReading(ctx, n, func(ctx context.Context, tx bun.Tx) (reading, error) { return s.readSegment(ctx, tx, sc, id, s.time()) })
 }
 
 // CountCondition is CountSegment for a condition that no segment has; BadRequest of "when" as
 // CreateSegment.
-func (s *Store) CountCondition(ctx context.Context, sc waypost.Scope, when string, n int) (c waypost.SegmentCount, err error) {
+func (s *segments) CountCondition(ctx context.Context, sc waypost.Scope, when string, n int) (c waypost.SegmentCount, err error) {
 	defer wrap(&err, "count the leads that meet a condition")
 	if err := checkSegment(waypost.Segment{When: when}); err != nil {
 		return c, err
@@ -122,7 +124,7 @@ func (s *Store) CountCondition(ctx context.Context, sc waypost.Scope, when strin
 }
 
 // CheckCondition refuses what CountCondition refuses, and counts nothing.
-func (s *Store) CheckCondition(ctx context.Context, sc waypost.Scope, when string) (err error) {
+func (s *segments) CheckCondition(ctx context.Context, sc waypost.Scope, when string) (err error) {
 	defer wrap(&err, "check a condition")
 	if err := checkSegment(waypost.Segment{When: when}); err != nil {
 		return err
@@ -133,7 +135,9 @@ func (s *Store) CheckCondition(ctx context.Context, sc waypost.Scope, when strin
 	})
 }
 
-func (s *Store) countReading(ctx context.Context, n int, read func(ctx context.Context, tx bun.Tx) (reading, error)) (c waypost.SegmentCount, err error) {
+func (s *segments) countReading(
+	ctx context.Context, n int, read func(ctx context.Context, tx bun.Tx) (reading, error),
+) (c waypost.SegmentCount, err error) {
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		r, err := read(ctx, tx)
 		if err != nil {
@@ -147,7 +151,7 @@ func (s *Store) countReading(ctx context.Context, n int, read func(ctx context.C
 }
 
 // countMembers counts the leads of a segment, finds the highest, and picks some.
-func (s *Store) countMembers(ctx context.Context, tx bun.Tx, r reading, n int) (count int, highest int64, sample []int64, err error) {
+func (s *segments) countMembers(ctx context.Context, tx bun.Tx, r reading, n int) (count int, highest int64, sample []int64, err error) {
 	if r.seg.Exact() {
 		if err := s.withMemory(ctx, tx); err != nil {
 			return 0, 0, nil, err
@@ -196,7 +200,7 @@ func mix(id int64) int64 { return id % 2147483648 * 2654435761 % 4294967296 }
 // SegmentMembers returns leads of a segment in the order of their ids: at most page.Limit
 // that follow page.After, the leadsId of the last one of the page before. NotFound if the
 // scope has no segment of this id.
-func (s *Store) SegmentMembers(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) (leads []waypost.Lead, err error) {
+func (s *segments) SegmentMembers(ctx context.Context, sc waypost.Scope, id string, page waypost.Page) (leads []waypost.Lead, err error) {
 	defer wrap(&err, "list members of segment %s", clip(id))
 	walk, err := newLeadWalk(sc, waypost.LeadQuery{Page: page})
 	if err != nil {
@@ -226,7 +230,7 @@ func (s *Store) SegmentMembers(ctx context.Context, sc waypost.Scope, id string,
 }
 
 // memberIDs returns the first n leads of a segment after one, up to another one.
-func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, n int) (ids []int64, err error) {
+func (s *segments) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, n int) (ids []int64, err error) {
 	// Most often they are soon met.
 	var last []int64
 	way := max(memberWay, 10*n)
@@ -251,7 +255,9 @@ func (s *Store) memberIDs(ctx context.Context, tx bun.Tx, r reading, after int64
 
 // eachMember gives each the leads of a segment after one, up to another one, in the order of
 // their ids, until it has enough. For many see whereOf.
-func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, many bool, each func(ids []int64) (more bool)) error {
+func (s *segments) eachMember(
+	ctx context.Context, tx bun.Tx, r reading, after int64, upTo *int64, many bool, each func(ids []int64) (more bool),
+) error {
 	limit := memberWay // leads whose records are looked up one after another
 	if many {
 		limit = memberPart
@@ -286,7 +292,7 @@ func (s *Store) eachMember(ctx context.Context, tx bun.Tx, r reading, after int6
 
 // membersAmong returns those of leads, at most memberBatch, that are in a segment, in the
 // order of their ids. asked says that they meet what SQL answers.
-func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads []int64, asked bool) (ids []int64, err error) {
+func (s *segments) membersAmong(ctx context.Context, db bun.IDB, r reading, leads []int64, asked bool) (ids []int64, err error) {
 	if len(leads) == 0 || asked && r.seg.Exact() {
 		return leads, nil
 	}
@@ -330,7 +336,7 @@ func (s *Store) membersAmong(ctx context.Context, db bun.IDB, r reading, leads [
 
 // SegmentRules returns segments, and those that they name, by their ids. What the scope does not have is
 // missing.
-func (s *Store) SegmentRules(ctx context.Context, sc waypost.Scope, ids []string) (rules map[string]waypost.SegmentRule, err error) {
+func (s *segments) SegmentRules(ctx context.Context, sc waypost.Scope, ids []string) (rules map[string]waypost.SegmentRule, err error) {
 	defer wrap(&err, "load segments")
 	rules = map[string]waypost.SegmentRule{}
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -355,7 +361,9 @@ func (s *Store) SegmentRules(ctx context.Context, sc waypost.Scope, ids []string
 
 // LeadRecords reads what is recorded of leads of a scope, as far as it is needed, at now. It
 // has a record for each lead.
-func (s *Store) LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (records map[int64]*waypost.LeadRecord, err error) {
+func (s *segments) LeadRecords(
+	ctx context.Context, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time,
+) (records map[int64]*waypost.LeadRecord, err error) {
 	defer wrap(&err, "read the records of leads")
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		records, err = s.leadRecords(ctx, tx, sc, leads, needs, now)
@@ -366,7 +374,7 @@ func (s *Store) LeadRecords(ctx context.Context, sc waypost.Scope, leads []int64
 
 // leadRecords reads what conditions need to know of leads: events, journeys entered, messages delivered and
 // segments, for all leads at once. A segment that does not exist has no members.
-func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error) {
+func (s *segments) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64, needs waypost.RecordNeeds, now time.Time) (map[int64]*waypost.LeadRecord, error) {
 	records := make(map[int64]*waypost.LeadRecord, len(leads))
 	for _, lead := range leads {
 		records[lead] = &waypost.LeadRecord{
@@ -439,7 +447,9 @@ func (s *Store) leadRecords(ctx context.Context, db bun.IDB, sc waypost.Scope, l
 
 // recordEvents reads events of a name of leads. If there are too many, it reads those of
 // half of the leads at a time.
-func (s *Store) recordEvents(ctx context.Context, db bun.IDB, leads []int64, need waypost.EventNeed, now time.Time, records map[int64]*waypost.LeadRecord) error {
+func (s *segments) recordEvents(
+	ctx context.Context, db bun.IDB, leads []int64, need waypost.EventNeed, now time.Time, records map[int64]*waypost.LeadRecord,
+) error {
 	columns, most := "e.leads_id, e.occurred_at, e.accepted_at, e.event_id, e.seq", waypost.MaxRecordedEvents
 	if need.Use != waypost.EventTimes {
 		columns += ", e.properties"

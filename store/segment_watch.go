@@ -74,14 +74,14 @@ func enteredSegments(p waypost.Publication) ([]string, error) {
 // watchAll watches segments and waits until their members are known, so that leads which enter
 // later can be distinguished from these. It is called before the transaction that names
 // them, which refuses those that do not exist.
-func (s *Store) watchAll(ctx context.Context, sc waypost.Scope, ids []string) error {
+func (s *segmentWatches) watchAll(ctx context.Context, sc waypost.Scope, ids []string) error {
 	for _, id := range ids {
 		err := s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 			watched, err := tx.NewSelect().Model((*watchRow)(nil)).Where("segment_id = ? AND org = ? AND stage = ?", id, sc.Org, sc.Stage).Exists(ctx)
 			if err != nil || watched {
 				return err
 			}
-			missing, err := s.missingSegments(ctx, tx, sc, []string{id})
+			missing, err := s.segments.missingSegments(ctx, tx, sc, []string{id})
 			if err != nil || len(missing) > 0 {
 				return err
 			}
@@ -99,9 +99,9 @@ func (s *Store) watchAll(ctx context.Context, sc waypost.Scope, ids []string) er
 
 // watch begins to watch a segment, which is locked, or has it watched for what it asks now.
 // fillSegment works out its members afterwards.
-func (s *Store) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) error {
+func (s *segmentWatches) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) error {
 	now := s.time()
-	r, err := s.readSegment(ctx, tx, sc, id, now)
+	r, err := s.segments.readSegment(ctx, tx, sc, id, now)
 	if err != nil {
 		return err
 	}
@@ -135,11 +135,11 @@ func (s *Store) watch(ctx context.Context, tx bun.Tx, sc waypost.Scope, id strin
 
 // holdWatches fails with errUnwatched unless segments are watched and their members known. Their
 // watches last until the transaction ends. Segments that do not exist are passed over.
-func (s *Store) holdWatches(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) error {
+func (s *segmentWatches) holdWatches(ctx context.Context, tx bun.Tx, sc waypost.Scope, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	missing, err := s.missingSegments(ctx, tx, sc, ids)
+	missing, err := s.segments.missingSegments(ctx, tx, sc, ids)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *Store) holdWatches(ctx context.Context, tx bun.Tx, sc waypost.Scope, id
 
 // rewatch has those of the segments of a scope that are watched worked out anew, whose
 // condition, or that of a segment that they name, was changed. It returns them.
-func (s *Store) rewatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, changed []string) (ids []string, err error) {
+func (s *segmentWatches) rewatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, changed []string) (ids []string, err error) {
 	err = tx.NewSelect().Model((*watchRow)(nil)).Column("segment_id").
 		Where("segment_id IN (?)", bun.List(changed)).Order("segment_id").Scan(ctx, &ids)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Store) rewatch(ctx context.Context, tx bun.Tx, sc waypost.Scope, change
 }
 
 // unwatch ends the watch of a segment, unless it is used.
-func (s *Store) unwatch(ctx context.Context, id string) (used bool, err error) {
+func (s *segmentWatches) unwatch(ctx context.Context, id string) (used bool, err error) {
 	for {
 		used, done, err := s.unwatchStep(ctx, id)
 		if err != nil || used || done {
@@ -182,7 +182,7 @@ func (s *Store) unwatch(ctx context.Context, id string) (used bool, err error) {
 
 // unwatchStep forgets up to forgetBatch members of a segment that is not used, and, with the last
 // of them, that it was watched: then it is done.
-func (s *Store) unwatchStep(ctx context.Context, id string) (used, done bool, err error) {
+func (s *segmentWatches) unwatchStep(ctx context.Context, id string) (used, done bool, err error) {
 	err = s.writeRows(ctx, forgetBatch, func(ctx context.Context, tx bun.Tx) error {
 		var w watchRow
 		err := s.lockFor(tx.NewSelect().Model(&w).Where("segment_id = ?", id), forDelete).Scan(ctx)
@@ -245,7 +245,7 @@ func dropWatch(ctx context.Context, tx bun.Tx, id string) error {
 // fillSegment works out who is in a watched segment, if that is not known; no journey begins
 // or ends by that. It remembers how far it has come. A lead that enters the segment meanwhile, before
 // fillSegment has come to it, does not enter either.
-func (s *Store) fillSegment(ctx context.Context, id string) error {
+func (s *segmentWatches) fillSegment(ctx context.Context, id string) error {
 	for {
 		var w watchRow
 		err := s.r.NewSelect().Model(&w).Where("segment_id = ?", id).Scan(ctx)
@@ -269,7 +269,7 @@ func (s *Store) fillSegment(ctx context.Context, id string) error {
 
 // fillStep remembers who of some leads is in a segment, and that the members are known up to one,
 // or all.
-func (s *Store) fillStep(ctx context.Context, w *watchRow, leads []int64, to *int64) error {
+func (s *segmentWatches) fillStep(ctx context.Context, w *watchRow, leads []int64, to *int64) error {
 	return s.writeRows(ctx, 1+len(leads), func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockWatch(ctx, tx, *w, forChange)
 		if err != nil {
@@ -294,7 +294,7 @@ func (s *Store) fillStep(ctx context.Context, w *watchRow, leads []int64, to *in
 }
 
 // lockWatch reads a watch and locks it; errUnwatched if it is not as it was.
-func (s *Store) lockWatch(ctx context.Context, tx bun.Tx, w watchRow, how string) (row watchRow, err error) {
+func (s *segmentWatches) lockWatch(ctx context.Context, tx bun.Tx, w watchRow, how string) (row watchRow, err error) {
 	err = s.lockFor(tx.NewSelect().Model(&row).Where("segment_id = ? AND revision = ?", w.SegmentID, w.Revision), how).Scan(ctx)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errUnwatched
@@ -303,16 +303,16 @@ func (s *Store) lockWatch(ctx context.Context, tx bun.Tx, w watchRow, how string
 }
 
 // lockDiffering locks leads, and reads the segment as it is then.
-func (s *Store) lockDiffering(ctx context.Context, tx bun.Tx, w watchRow, leads []int64) (reading, error) {
-	if err := s.lockLeads(ctx, tx, leads, forChange); err != nil {
+func (s *segmentWatches) lockDiffering(ctx context.Context, tx bun.Tx, w watchRow, leads []int64) (reading, error) {
+	if err := s.leads.lockLeads(ctx, tx, leads, forChange); err != nil {
 		return reading{}, err
 	}
-	return s.readSegment(ctx, tx, w.Scope, w.SegmentID, s.time())
+	return s.segments.readSegment(ctx, tx, w.Scope, w.SegmentID, s.time())
 }
 
 // eachDiffering gives each the leads after one that are in a watched segment and not among its
 // members, or the other way round, settleBatch at a time, in the order of their ids.
-func (s *Store) eachDiffering(ctx context.Context, w watchRow, after int64, each func(ids []int64) error) error {
+func (s *segmentWatches) eachDiffering(ctx context.Context, w watchRow, after int64, each func(ids []int64) error) error {
 	for {
 		var ids []int64
 		more := false
@@ -335,8 +335,10 @@ func (s *Store) eachDiffering(ctx context.Context, w watchRow, after int64, each
 }
 
 // differing reads a part of such leads, up to the lead that it returns with them.
-func (s *Store) differing(ctx context.Context, tx bun.Tx, w watchRow, after int64) (ids []int64, upTo int64, more bool, err error) {
-	r, err := s.readSegment(ctx, tx, w.Scope, w.SegmentID, s.time())
+func (s *segmentWatches) differing(
+	ctx context.Context, tx bun.Tx, w watchRow, after int64,
+) (ids []int64, upTo int64, more bool, err error) {
+	r, err := s.segments.readSegment(ctx, tx, w.Scope, w.SegmentID, s.time())
 	if err != nil {
 		return nil, 0, false, err
 	}
@@ -368,11 +370,11 @@ func (s *Store) differing(ctx context.Context, tx bun.Tx, w watchRow, after int6
 // mayDiffer reads the first leads after one that may be in a segment and are not among its members,
 // and the first members that may not be in it: up to memberPart of each. They do differ if SQL
 // answers all that the segment asks.
-func (s *Store) mayDiffer(ctx context.Context, tx bun.Tx, r reading, id string, after int64) (come, gone []int64, err error) {
+func (s *segmentWatches) mayDiffer(ctx context.Context, tx bun.Tx, r reading, id string, after int64) (come, gone []int64, err error) {
 	if err := s.withMemory(ctx, tx); err != nil {
 		return nil, nil, err
 	}
-	err = s.where(tx, r, true).Column("leads_id").Where("l.leads_id > ?", after).
+	err = s.segments.where(tx, r, true).Column("leads_id").Where("l.leads_id > ?", after).
 		Where("NOT EXISTS (SELECT 1 FROM segment_members AS sm WHERE sm.segment_id = ? AND sm.leads_id = l.leads_id)", id).
 		OrderExpr("l.leads_id").Limit(memberPart).Scan(ctx, &come)
 	if err != nil {
@@ -380,16 +382,16 @@ func (s *Store) mayDiffer(ctx context.Context, tx bun.Tx, r reading, id string, 
 	}
 	q := tx.NewSelect().Model((*memberRow)(nil)).Column("leads_id").Where("sm.segment_id = ? AND sm.leads_id > ?", id, after)
 	if r.seg.Exact() {
-		q.Where("NOT EXISTS (?)", s.where(tx, r, true).ColumnExpr("1").Where("l.leads_id = sm.leads_id"))
+		q.Where("NOT EXISTS (?)", s.segments.where(tx, r, true).ColumnExpr("1").Where("l.leads_id = sm.leads_id"))
 	}
 	err = q.OrderExpr("sm.leads_id").Limit(memberPart).Scan(ctx, &gone)
 	return come, gone, err
 }
 
 // membersAmongAll is membersAmong for any number of leads.
-func (s *Store) membersAmongAll(ctx context.Context, tx bun.Tx, r reading, leads []int64, asked bool) (ids []int64, err error) {
+func (s *segmentWatches) membersAmongAll(ctx context.Context, tx bun.Tx, r reading, leads []int64, asked bool) (ids []int64, err error) {
 	for batch := range slices.Chunk(leads, memberBatch) {
-		members, err := s.membersAmong(ctx, tx, r, batch, asked)
+		members, err := s.segments.membersAmong(ctx, tx, r, batch, asked)
 		if err != nil {
 			return nil, err
 		}
@@ -404,7 +406,7 @@ func (s *Store) membersAmongAll(ctx context.Context, tx bun.Tx, r reading, leads
 // each transaction. A segment that no journey begins or ends by any more is watched no longer.
 // more tells that there may be others, acted that there is something for a pump to do.
 // One process does a reading. If it ends before that is done, another one begins it anew.
-func (s *Store) ReadSegments(ctx context.Context) (more, acted bool, err error) {
+func (s *segmentWatches) ReadSegments(ctx context.Context) (more, acted bool, err error) {
 	defer wrap(&err, "read watched segments")
 	began := s.time()
 	var w watchRow
@@ -440,7 +442,7 @@ func (s *Store) ReadSegments(ctx context.Context) (more, acted bool, err error) 
 
 // claimReading keeps other processes from the reading of a segment for readingTime, unless another
 // one was first.
-func (s *Store) claimReading(ctx context.Context, w watchRow, began time.Time) (claimed bool, err error) {
+func (s *segmentWatches) claimReading(ctx context.Context, w watchRow, began time.Time) (claimed bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		n, err := affected(tx.NewUpdate().Model(&w).Set("due_at = ?", stamp{began.Add(readingTime)}).WherePK().Where("due_at = ?", w.DueAt).Exec(ctx))
 		claimed = n > 0
@@ -450,7 +452,7 @@ func (s *Store) claimReading(ctx context.Context, w watchRow, began time.Time) (
 }
 
 // endReading sets when a segment is read next, unless it was changed meanwhile.
-func (s *Store) endReading(ctx context.Context, w watchRow, began time.Time) error {
+func (s *segmentWatches) endReading(ctx context.Context, w watchRow, began time.Time) error {
 	every := untimedEvery
 	if w.Timed {
 		every = timedEvery
@@ -465,14 +467,14 @@ func (s *Store) endReading(ctx context.Context, w watchRow, began time.Time) err
 
 // enterStep is enterSegments for leads that have come into a segment, or left it, without a row in
 // segment_checks.
-func (s *Store) enterStep(ctx context.Context, w watchRow, leads []int64) (acted bool, err error) {
+func (s *segmentWatches) enterStep(ctx context.Context, w watchRow, leads []int64) (acted bool, err error) {
 	err = s.writeRows(ctx, len(leads), func(ctx context.Context, tx bun.Tx) error {
 		acted = false // of a try before
 		row, err := s.lockWatch(ctx, tx, w, forKey)
 		if err != nil {
 			return err
 		}
-		if err := s.lockLeads(ctx, tx, leads, forChange); err != nil {
+		if err := s.leads.lockLeads(ctx, tx, leads, forChange); err != nil {
 			return err
 		}
 		acted, err = s.enterSegments(ctx, tx, w.Scope, []watchRow{row}, leads)

@@ -11,7 +11,7 @@ import (
 
 // whereOf writes the questions of segments about leads (alias l) in SQL.
 type whereOf struct {
-	s   *Store
+	s   *segments
 	sc  waypost.Scope
 	now time.Time
 	// many says that the statement looks at most leads, and is to find those with events

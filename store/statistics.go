@@ -171,7 +171,7 @@ func insertDeltas(from string) string {
 }
 
 // count adds what a transaction has changed.
-func (s *Store) count(ctx context.Context, tx bun.Tx, t tallies) error {
+func (s *statistics) count(ctx context.Context, tx bun.Tx, t tallies) error {
 	type row struct {
 		versionKey
 		counts string
@@ -187,19 +187,19 @@ func (s *Store) count(ctx context.Context, tx bun.Tx, t tallies) error {
 		}
 		rows = append(rows, row{key, counts})
 	}
-	return insertDelta.run(ctx, s, tx, len(rows), func(i int) []any {
+	return insertDelta.run(ctx, s.db, tx, len(rows), func(i int) []any {
 		return []any{rows[i].JourneyID, rows[i].Version, rows[i].counts}
 	}, nil)
 }
 
 // testLeads returns those of the leads of a scope that are test leads. An index has these alone.
-func (s *Store) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64) (map[int64]bool, error) {
+func (s *statistics) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, leads []int64) (map[int64]bool, error) {
 	tests := map[int64]bool{}
 	if len(leads) == 0 {
 		return tests, nil
 	}
 	var found []int64
-	q := s.leadFilter(db.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), sc, waypost.LeadFilter{Test: new(true)}).
+	q := s.leads.leadFilter(db.NewSelect().Model((*leadRow)(nil)).Column("leads_id"), sc, waypost.LeadFilter{Test: new(true)}).
 		Where("l.leads_id BETWEEN ? AND ?", slices.Min(leads), slices.Max(leads))
 	s.indexedBy(q, "leads AS l", leadsByTest)
 	if err := q.Scan(ctx, &found); err != nil {
@@ -213,7 +213,7 @@ func (s *Store) testLeads(ctx context.Context, db bun.IDB, sc waypost.Scope, lea
 
 // countEntered counts enrollments that were made at a time, some of them held out. Those of test
 // leads do not count.
-func (s *Store) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
+func (s *statistics) countEntered(ctx context.Context, tx bun.Tx, at time.Time, rows ...enrollmentRow) error {
 	t := tallies{}
 	for _, row := range rows {
 		if row.Test {
@@ -277,14 +277,14 @@ type deltaRow struct {
 
 // FoldStatistics adds up to limit of the deltas that were recorded to the statistics they
 // belong to. more tells that there may be others. Several processes can do it at once.
-func (s *Store) FoldStatistics(ctx context.Context, limit int) (more bool, err error) {
+func (s *statistics) FoldStatistics(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold statistics")
-	return foldRows(ctx, s, limit, s.foldDeltas)
+	return foldRows(ctx, s.db, limit, s.foldDeltas)
 }
 
 // foldDeltas adds deltas to the rows of all time, of their days (UTC) and of their hours. Sums of goals are
 // cut to what lies within each row's span.
-func (s *Store) foldDeltas(ctx context.Context, tx bun.Tx, deltas []deltaRow) error {
+func (s *statistics) foldDeltas(ctx context.Context, tx bun.Tx, deltas []deltaRow) error {
 	changes := map[statisticKey]*waypost.Counts{}
 	for _, row := range deltas {
 		err := eachDelta(row.Counts, func(hour int64, c *waypost.Counts, times int) {
@@ -334,10 +334,10 @@ var (
 )
 
 // addStatistics adds changes to their rows, which are locked in the order of their keys.
-func (s *Store) addStatistics(ctx context.Context, tx bun.Tx, changes map[statisticKey]*waypost.Counts) error {
+func (s *statistics) addStatistics(ctx context.Context, tx bun.Tx, changes map[statisticKey]*waypost.Counts) error {
 	keys := slices.SortedFunc(maps.Keys(changes), statisticKey.compare)
 	write := func(b *bulk, counts func(statisticKey) string) error {
-		return b.run(ctx, s, tx, len(keys), func(i int) []any {
+		return b.run(ctx, s.db, tx, len(keys), func(i int) []any {
 			k := keys[i]
 			return []any{k.JourneyID, k.Span, k.From, k.Version, counts(k)}
 		}, nil)
@@ -370,13 +370,13 @@ func (s *Store) addStatistics(ctx context.Context, tx bun.Tx, changes map[statis
 
 // journeyHourPage lists hours of journeys that are over, oldest first, those of all versions
 // as one.
-func (s *Store) journeyHourPage(p sweepPlace) *bun.SelectQuery {
+func (s *statistics) journeyHourPage(p sweepPlace) *bun.SelectQuery {
 	return s.r.NewSelect().Distinct().TableExpr("statistics").ColumnExpr("journey_id AS id, from_at AS number, TRUE AS is_over").
 		Where("span = 'hour' AND (from_at, journey_id) > (?, ?) AND from_at < ?", p.Number, p.ID, p.before()).Order("from_at", "journey_id").Limit(s.sweepPage())
 }
 
 // dropJourneyHours drops what lies between the first of some hours and the last one: these are all.
-func (s *Store) dropJourneyHours(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *statistics) dropJourneyHours(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	first, last := rows[0], rows[len(rows)-1]
 	return affected(tx.NewDelete().Model((*statisticRow)(nil)).
 		Where("span = 'hour' AND (from_at, journey_id) >= (?, ?) AND (from_at, journey_id) <= (?, ?)", first.Number, first.ID, last.Number, last.ID).Exec(ctx))
@@ -385,7 +385,7 @@ func (s *Store) dropJourneyHours(ctx context.Context, tx bun.Tx, _ sweepPlace, r
 // Statistics returns the statistics of a journey as they are at one moment, those of
 // versions in which nothing was counted left out. The caller has checked that the journey is of
 // its scope. Hours before waypost.HistoryAge are not kept, and so must not be asked for.
-func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (st waypost.Statistics, err error) {
+func (s *statistics) Statistics(ctx context.Context, q waypost.StatisticsQuery) (st waypost.Statistics, err error) {
 	defer wrap(&err, "read the statistics of journey %s", clip(q.JourneyID))
 	err = s.snapshot(ctx, func(ctx context.Context, tx bun.Tx) error {
 		st, err = s.statisticsIn(ctx, tx, q, true)
@@ -396,7 +396,7 @@ func (s *Store) Statistics(ctx context.Context, q waypost.StatisticsQuery) (st w
 
 // statisticsIn is Statistics as a transaction sees them; without open, it leaves out what can still reach
 // a goal.
-func (s *Store) statisticsIn(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery, open bool) (_ waypost.Statistics, err error) {
+func (s *statistics) statisticsIn(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery, open bool) (_ waypost.Statistics, err error) {
 	r := statisticsReader{query: q, total: map[int]*waypost.Counts{}, later: map[int]*waypost.Counts{}}
 	if open {
 		if r.windows, err = s.openWindows(ctx, tx, q); err != nil {
@@ -448,7 +448,7 @@ type openWindow struct {
 }
 
 // openWindows are those of the versions that are asked for.
-func (s *Store) openWindows(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery) (list []openWindow, err error) {
+func (s *statistics) openWindows(ctx context.Context, tx bun.Tx, q waypost.StatisticsQuery) (list []openWindow, err error) {
 	var goals []journeyGoalRow
 	query := tx.NewSelect().Model(&goals).Column("version", "within_ms").Where("journey_id = ?", cleanText(q.JourneyID)).Order("within_ms", "version")
 	if q.Version != 0 {
@@ -471,7 +471,7 @@ func (s *Store) openWindows(ctx context.Context, tx bun.Tx, q waypost.Statistics
 }
 
 // openSince takes what is open of the hour in which a window begins: the enrollments are read.
-func (s *Store) openSince(ctx context.Context, tx bun.Tx, w openWindow, r *statisticsReader) error {
+func (s *statistics) openSince(ctx context.Context, tx bun.Tx, w openWindow, r *statisticsReader) error {
 	type openRow struct {
 		Version int    `bun:"version"`
 		HeldOut bool   `bun:"held_out"`

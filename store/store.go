@@ -6,15 +6,13 @@ import (
 	"errors"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/uptrace/bun"
 
 	"waypost"
-	"waypost/segment"
 )
 
-// Store is the database. It is safe for concurrent use.
-type Store struct {
+// db is what all nouns work with.
+type db struct {
 	// r only reads, w reads and writes. On SQLite w has one connection, so that
 	// writers queue up here instead of failing there with SQLITE_BUSY; on
 	// PostgreSQL both are one pool.
@@ -26,18 +24,6 @@ type Store struct {
 	writers  writerQueue
 	prepared map[string]*sql.Stmt
 	missed   []string
-
-	enrolling sharedWrites[*waitingEnrollment] // see enrollTogether
-	accepting sharedWrites[*acceptance]        // see acceptTogether
-
-	entrances Entrances // see SetEntrances
-
-	versions *lru.Cache[versionKey, waypost.JourneyVersion]
-	rules    *lru.Cache[versionKey, versionRules]
-	goals    Goals                                // decides what reaches a goal
-	ages     waypost.EventAges                    // see SetEventAges
-	segments *lru.Cache[string, *segment.Segment] // by their texts
-	briefing string                               // see Briefing
 
 	keys *waypost.Keyring
 	now  func() time.Time
@@ -52,23 +38,18 @@ func Open(ctx context.Context, url string, keys *waypost.Keyring, now func() tim
 	if err != nil {
 		return nil, err
 	}
-	versions, _ := lru.New[versionKey, waypost.JourneyVersion](maxVersions) // fails for a size below 1 only
-	rules, _ := lru.New[versionKey, versionRules](maxVersions)
-	segments, _ := lru.New[string, *segment.Segment](maxCompiled)
-	s := &Store{
-		prepared: map[string]*sql.Stmt{}, versions: versions, rules: rules, segments: segments, keys: keys, now: now,
-	}
+	s := newStore(&db{prepared: map[string]*sql.Stmt{}, keys: keys, now: now})
 	if err := s.connect(loc); err != nil {
 		return nil, err
 	}
-	s.briefing = s.briefingText()
+	s.attempts.briefing = s.attempts.briefingText()
 	if err := s.check(ctx, loc); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) check(ctx context.Context, loc location) error {
+func (s *db) check(ctx context.Context, loc location) error {
 	version, err := loc.schemaVersion(ctx, s.w.DB)
 	if err == nil {
 		err = loc.checkVersion(version)
@@ -86,7 +67,7 @@ func (s *Store) check(ctx context.Context, loc location) error {
 }
 
 // Close closes all connections.
-func (s *Store) Close() error {
+func (s *db) Close() error {
 	err := errors.Join(s.r.Close(), s.w.Close()) // closing one pool twice is no error
 	if s.planned != nil {
 		err = errors.Join(err, s.planned.Close())
@@ -95,11 +76,11 @@ func (s *Store) Close() error {
 }
 
 // Ping tells whether the database answers.
-func (s *Store) Ping(ctx context.Context) (err error) {
+func (s *db) Ping(ctx context.Context) (err error) {
 	defer wrap(&err, "ping database")
 	_, err = s.r.ExecContext(ctx, "SELECT 1")
 	return err
 }
 
 // time is the current time as the database holds it.
-func (s *Store) time() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
+func (s *db) time() time.Time { return s.now().UTC().Truncate(time.Microsecond) }

@@ -53,7 +53,9 @@ type subscriptionTypeRow struct {
 // CreateSubscription stores a new subscription under an id minted here and returns it.
 // NotFound if the scope lacks its webhook or its journey, Conflict if it has
 // waypost.MaxSubscriptions already.
-func (s *Store) CreateSubscription(ctx context.Context, by waypost.Caller, sub waypost.Subscription) (_ waypost.Subscription, err error) {
+func (s *subscriptions) CreateSubscription(
+	ctx context.Context, by waypost.Caller, sub waypost.Subscription,
+) (_ waypost.Subscription, err error) {
 	defer wrap(&err, "create subscription")
 	sc, author := by.Within()
 	now := s.time()
@@ -82,18 +84,18 @@ func (s *Store) CreateSubscription(ctx context.Context, by waypost.Caller, sub w
 		if err := s.setTypes(ctx, tx, row, sub, nil); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "subscription.create", sub.ID, nil, auditedSubscription(sub)); err != nil {
+		if err := s.audit.add(ctx, tx, author, "subscription.create", sub.ID, nil, auditedSubscription(sub)); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, sub)
+		return s.idempotency.keepResult(ctx, tx, sub)
 	})
 	return sub, err
 }
 
 // checkSubscribed is NotFound if the scope lacks the webhook of a changed subscription, or a journey that
 // is new in it.
-func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope, before, after waypost.Subscription) error {
-	missing, err := s.missingWebhooks(ctx, tx, sc, []string{after.WebhookID})
+func (s *subscriptions) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope, before, after waypost.Subscription) error {
+	missing, err := s.webhooks.missingWebhooks(ctx, tx, sc, []string{after.WebhookID})
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,9 @@ func (s *Store) checkSubscribed(ctx context.Context, tx bun.Tx, sc waypost.Scope
 
 // setTypes stores the types of messages that a subscription gets. A type that it had before for the same
 // journey keeps its Since.
-func (s *Store) setTypes(ctx context.Context, tx bun.Tx, row subscriptionRow, sub waypost.Subscription, before []subscriptionTypeRow) error {
+func (s *subscriptions) setTypes(
+	ctx context.Context, tx bun.Tx, row subscriptionRow, sub waypost.Subscription, before []subscriptionTypeRow,
+) error {
 	rows := mapped(sub.On, func(h waypost.Happening) subscriptionTypeRow {
 		r := subscriptionTypeRow{
 			Scope: row.Scope, Type: h, SubscriptionID: row.ID, WebhookID: row.WebhookID, JourneyID: row.JourneyID, Since: row.UpdatedAt,
@@ -131,7 +135,7 @@ func (s *Store) setTypes(ctx context.Context, tx bun.Tx, row subscriptionRow, su
 }
 
 // Subscription returns a subscription; NotFound if the scope has none of this id.
-func (s *Store) Subscription(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Subscription, err error) {
+func (s *subscriptions) Subscription(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Subscription, err error) {
 	defer wrap(&err, "load subscription %s", clip(id))
 	var row subscriptionRow
 	if err := scanByID(ctx, s.r.NewSelect().Model(&row), sc, "subscription", id); err != nil {
@@ -141,7 +145,7 @@ func (s *Store) Subscription(ctx context.Context, sc waypost.Scope, id string) (
 }
 
 // ListSubscriptions returns the subscriptions of the scope, newest first.
-func (s *Store) ListSubscriptions(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Subscription, err error) {
+func (s *subscriptions) ListSubscriptions(ctx context.Context, sc waypost.Scope, page waypost.Page) (_ []waypost.Subscription, err error) {
 	defer wrap(&err, "list subscriptions")
 	var rows []subscriptionRow
 	if err := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page).Scan(ctx); err != nil {
@@ -150,7 +154,9 @@ func (s *Store) ListSubscriptions(ctx context.Context, sc waypost.Scope, page wa
 	return decoded(rows, subscriptionRow.subscription)
 }
 
-func (s *Store) lockSubscription(ctx context.Context, tx bun.Tx, sc waypost.Scope, id, how string) (row subscriptionRow, err error) {
+func (s *subscriptions) lockSubscription(
+	ctx context.Context, tx bun.Tx, sc waypost.Scope, id, how string,
+) (row subscriptionRow, err error) {
 	err = scanByID(ctx, s.lockFor(tx.NewSelect().Model(&row), how), sc, "subscription", id)
 	return row, err
 }
@@ -159,7 +165,9 @@ func (s *Store) lockSubscription(ctx context.Context, tx bun.Tx, sc waypost.Scop
 // Messages that are made by then stay with the webhook that they were made for. change may
 // set everything but ID and times; its error ends the update and is returned. NotFound if
 // the scope has none of this id, or lacks the webhook or the journey.
-func (s *Store) UpdateSubscription(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Subscription) error) (sub waypost.Subscription, err error) {
+func (s *subscriptions) UpdateSubscription(
+	ctx context.Context, by waypost.Caller, id string, change func(*waypost.Subscription) error,
+) (sub waypost.Subscription, err error) {
 	defer wrap(&err, "update subscription %s", clip(id))
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -197,7 +205,7 @@ func (s *Store) UpdateSubscription(ctx context.Context, by waypost.Caller, id st
 		if err := s.setTypes(ctx, tx, row, sub, types); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, author, "subscription.update", sub.ID, auditedSubscription(before), auditedSubscription(sub))
+		return s.audit.add(ctx, tx, author, "subscription.update", sub.ID, auditedSubscription(before), auditedSubscription(sub))
 	})
 	return sub, err
 }
@@ -205,7 +213,9 @@ func (s *Store) UpdateSubscription(ctx context.Context, by waypost.Caller, id st
 // DeleteSubscription deletes a subscription unless check (unless nil), which sees it as it
 // is, refuses. Announcements that are not messages yet are dropped; undecided messages are
 // canceled as those of a deleted lead are. NotFound if the scope has none of this id.
-func (s *Store) DeleteSubscription(ctx context.Context, by waypost.Caller, id string, check func(waypost.Subscription) error) (err error) {
+func (s *subscriptions) DeleteSubscription(
+	ctx context.Context, by waypost.Caller, id string, check func(waypost.Subscription) error,
+) (err error) {
 	defer wrap(&err, "delete subscription %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -225,17 +235,17 @@ func (s *Store) DeleteSubscription(ctx context.Context, by waypost.Caller, id st
 		if _, err := tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.audit(ctx, tx, author, "subscription.delete", sub.ID, auditedSubscription(sub), nil); err != nil {
+		if err := s.audit.add(ctx, tx, author, "subscription.delete", sub.ID, auditedSubscription(sub), nil); err != nil {
 			return err
 		}
 		// Not those that are pending: their next attempt is under way, or soon due and held.
-		return s.notifyRounds(ctx, tx, true, "d.org = ? AND d.stage = ? AND d.trouble IN ('retrying', 'deferred') AND d.enrollment_id = ? AND d.leads_id = 0",
+		return s.rounds.notifyRounds(ctx, tx, true, "d.org = ? AND d.stage = ? AND d.trouble IN ('retrying', 'deferred') AND d.enrollment_id = ? AND d.leads_id = 0",
 			sc.Org, sc.Stage, row.ID)
 	})
 }
 
 // subscribedWebhook is the Conflict of a webhook that cannot be deleted, if a subscription uses it.
-func (s *Store) subscribedWebhook(ctx context.Context, tx bun.Tx, id string) error {
+func (s *webhooks) subscribedWebhook(ctx context.Context, tx bun.Tx, id string) error {
 	var used []string
 	err := tx.NewSelect().Model((*subscriptionRow)(nil)).Column("id").Where("webhook_id = ?", id).Order("id").Limit(1).Scan(ctx, &used)
 	if err != nil {

@@ -132,7 +132,7 @@ func (r announcementRow) body() (any, error) {
 // one transaction in which the announcements go: a crash neither loses nor repeats one, and
 // a batch that is not started is claimed again as others are. Concurrent calls share the
 // work. more is false if there was less than limit.
-func (s *Store) TellSubscriptions(ctx context.Context, limit int) (batches []waypost.RedeliveryBatch, more bool, err error) {
+func (s *subscriptions) TellSubscriptions(ctx context.Context, limit int) (batches []waypost.RedeliveryBatch, more bool, err error) {
 	defer wrap(&err, "tell subscriptions")
 	// Without a lock first, and without planning: an idle pump costs one read.
 	if found, err := s.anyAnnouncement(ctx); err != nil || !found {
@@ -156,7 +156,7 @@ func (s *Store) TellSubscriptions(ctx context.Context, limit int) (batches []way
 	return batches, more, err
 }
 
-func (s *Store) anyAnnouncement(ctx context.Context) (found bool, err error) {
+func (s *subscriptions) anyAnnouncement(ctx context.Context) (found bool, err error) {
 	rows, err := s.query(ctx, nil, "SELECT id FROM announcements LIMIT 1")
 	if err != nil {
 		return false, err
@@ -170,7 +170,7 @@ func (s *Store) anyAnnouncement(ctx context.Context) (found bool, err error) {
 
 // tell makes messages of announcements, which are locked. Those of subscriptions that were
 // deleted make none.
-func (s *Store) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (batches []waypost.RedeliveryBatch, err error) {
+func (s *subscriptions) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (batches []waypost.RedeliveryBatch, err error) {
 	var subscriptions []subscriptionRow
 	// None of them is deleted meanwhile: its messages would not be canceled.
 	q := tx.NewSelect().Model(&subscriptions).Order("id").
@@ -222,10 +222,10 @@ func (s *Store) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (ba
 	if len(stored) == 0 {
 		return nil, nil
 	}
-	if inserted, err := s.insertDeliveries(ctx, tx, deliveries); err != nil || len(inserted) < len(deliveries) {
+	if inserted, err := s.deliveries.insertDeliveries(ctx, tx, deliveries); err != nil || len(inserted) < len(deliveries) {
 		return nil, fmt.Errorf("store deliveries, of which %d of %d are new: %w", len(inserted), len(deliveries), err)
 	}
-	if err := s.insertMessages(ctx, tx, messages); err != nil {
+	if err := s.attempts.insertMessages(ctx, tx, messages); err != nil {
 		return nil, err
 	}
 	if _, err := tx.NewInsert().Model(&rounds).Exec(ctx); err != nil {
@@ -236,7 +236,7 @@ func (s *Store) tell(ctx context.Context, tx bun.Tx, rows []announcementRow) (ba
 }
 
 // bodies encodes announcements as they are sent.
-func (s *Store) bodies(ctx context.Context, tx bun.Tx, rows []announcementRow) ([][]byte, error) {
+func (s *subscriptions) bodies(ctx context.Context, tx bun.Tx, rows []announcementRow) ([][]byte, error) {
 	data, err := decoded(rows, announcementRow.body)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,9 @@ func (r suppressionRow) suppression() waypost.Suppression {
 // CreateSuppression stores a suppression under an id minted here and returns it, or the one
 // that there is of the channel and the address, as Existed says. Attempts that are opened
 // after it has returned are none of a lead with that address.
-func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup waypost.Suppression) (_ waypost.Suppression, err error) {
+func (s *suppressions) CreateSuppression(
+	ctx context.Context, by waypost.Caller, sup waypost.Suppression,
+) (_ waypost.Suppression, err error) {
 	defer wrap(&err, "create suppression")
 	sc, author := by.Within()
 	now := s.time()
@@ -61,10 +63,10 @@ func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup wa
 			}
 			if n == 1 {
 				sup = row.suppression()
-				if err := s.audit(ctx, tx, author, "suppression.create", sup.ID, nil, auditedSuppression(sup)); err != nil {
+				if err := s.audit.add(ctx, tx, author, "suppression.create", sup.ID, nil, auditedSuppression(sup)); err != nil {
 					return err
 				}
-				return s.keepResult(ctx, tx, sup)
+				return s.idempotency.keepResult(ctx, tx, sup)
 			}
 			var there []suppressionRow
 			err = tx.NewSelect().Model(&there).Where("s.org = ? AND s.stage = ? AND s.channel = ?", sc.Org, sc.Stage, row.Channel).
@@ -75,7 +77,7 @@ func (s *Store) CreateSuppression(ctx context.Context, by waypost.Caller, sup wa
 			if len(there) > 0 {
 				sup = there[0].suppression()
 				sup.Existed = true
-				return s.keepResult(ctx, tx, sup)
+				return s.idempotency.keepResult(ctx, tx, sup)
 			}
 		}
 		return errors.New("suppressions of the address come and go")
@@ -89,7 +91,7 @@ func auditedSuppression(s waypost.Suppression) fields {
 }
 
 // Suppression returns a suppression; NotFound if the scope has none of this id.
-func (s *Store) Suppression(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Suppression, err error) {
+func (s *suppressions) Suppression(ctx context.Context, sc waypost.Scope, id string) (_ waypost.Suppression, err error) {
 	defer wrap(&err, "load suppression %s", clip(id))
 	var row suppressionRow
 	err = scanByID(ctx, s.r.NewSelect().Model(&row), sc, "suppression", id)
@@ -97,7 +99,9 @@ func (s *Store) Suppression(ctx context.Context, sc waypost.Scope, id string) (_
 }
 
 // ListSuppressions returns the suppressions of the scope that match the filter, newest first.
-func (s *Store) ListSuppressions(ctx context.Context, sc waypost.Scope, f waypost.SuppressionFilter, page waypost.Page) (_ []waypost.Suppression, err error) {
+func (s *suppressions) ListSuppressions(
+	ctx context.Context, sc waypost.Scope, f waypost.SuppressionFilter, page waypost.Page,
+) (_ []waypost.Suppression, err error) {
 	defer wrap(&err, "list suppressions")
 	var rows []suppressionRow
 	q := pageOf(s.r.NewSelect().Model(&rows), sc, "id", page)
@@ -122,7 +126,7 @@ const suppressionsOf = `SELECT l.leads_id, s.id, s.channel FROM leads AS l JOIN 
 
 // SuppressedChannels returns the channels that leads are suppressed in. The caller has
 // checked that the leads are of its scope.
-func (s *Store) SuppressedChannels(ctx context.Context, leads []int64) (channels map[int64][]string, err error) {
+func (s *suppressions) SuppressedChannels(ctx context.Context, leads []int64) (channels map[int64][]string, err error) {
 	defer wrap(&err, "look for suppressions")
 	channels = map[int64][]string{}
 	if len(leads) == 0 {
@@ -147,7 +151,9 @@ func (s *Store) SuppressedChannels(ctx context.Context, leads []int64) (channels
 
 // DeleteSuppression deletes a suppression unless check (unless nil), which sees it as it is,
 // refuses; NotFound if the scope has none of this id.
-func (s *Store) DeleteSuppression(ctx context.Context, by waypost.Caller, id string, check func(waypost.Suppression) error) (err error) {
+func (s *suppressions) DeleteSuppression(
+	ctx context.Context, by waypost.Caller, id string, check func(waypost.Suppression) error,
+) (err error) {
 	defer wrap(&err, "delete suppression %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -163,6 +169,6 @@ func (s *Store) DeleteSuppression(ctx context.Context, by waypost.Caller, id str
 		if _, err := tx.NewDelete().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, author, "suppression.delete", row.ID, auditedSuppression(row.suppression()), nil)
+		return s.audit.add(ctx, tx, author, "suppression.delete", row.ID, auditedSuppression(row.suppression()), nil)
 	})
 }

@@ -66,7 +66,7 @@ func (r userRow) audited() fields {
 
 // auditUser is audit for a user, who belongs to no stage: the entries are among those of release.
 // A password and a sign-in link are shown as other secrets are. before or after can be nil.
-func (s *Store) auditUser(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, before, after *userRow) error {
+func (s *users) auditUser(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, before, after *userRow) error {
 	_, author := by.Within()
 	if author == nil {
 		return nil
@@ -79,11 +79,11 @@ func (s *Store) auditUser(ctx context.Context, tx bun.Tx, by waypost.Caller, act
 	of, id := inOrg(*author, cmp.Or(a.Org, b.Org)), cmp.Or(a.ID, b.ID)
 	switch {
 	case before == nil:
-		return s.audit(ctx, tx, &of, action, id, nil, is)
+		return s.audit.add(ctx, tx, &of, action, id, nil, is)
 	case after == nil:
-		return s.audit(ctx, tx, &of, action, id, was, nil)
+		return s.audit.add(ctx, tx, &of, action, id, was, nil)
 	}
-	return s.audit(ctx, tx, &of, action, id, was, is)
+	return s.audit.add(ctx, tx, &of, action, id, was, is)
 }
 
 // link is the hash of the sign-in link's token, "" without a link.
@@ -111,7 +111,7 @@ func actorOf(by waypost.Caller) string {
 // CreateUser stores a new user with a sign-in link, whose token it returns for the only
 // time. ID and CreatedAt are minted here. BadRequest if a field is faulty, Conflict if the
 // organisation has a user of this e-mail address.
-func (s *Store) CreateUser(ctx context.Context, by waypost.Caller, u waypost.User) (made waypost.User, link string, err error) {
+func (s *users) CreateUser(ctx context.Context, by waypost.Caller, u waypost.User) (made waypost.User, link string, err error) {
 	if err := u.Validate(); err != nil {
 		return made, "", err
 	}
@@ -119,7 +119,7 @@ func (s *Store) CreateUser(ctx context.Context, by waypost.Caller, u waypost.Use
 	now := s.time()
 	row := userRow{ID: waypost.NewID(waypost.PrefixUser, now), Org: u.Org, Email: u.Email, Name: u.Name, Role: string(u.Role), CreatedAt: stamp{now}}
 	row.forgetSecondFactor()
-	link = newLink(&row, s, by)
+	link = newLink(&row, s.db, by)
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		n, err := affected(tx.NewInsert().Model(&row).On("CONFLICT (org, email) DO NOTHING").Exec(ctx))
 		if err == nil && n == 0 {
@@ -138,7 +138,7 @@ func (s *Store) CreateUser(ctx context.Context, by waypost.Caller, u waypost.Use
 
 // newLink gives a row a new sign-in link, in place of one that it may have, and returns the
 // token.
-func newLink(row *userRow, s *Store, by waypost.Caller) string {
+func newLink(row *userRow, s *db, by waypost.Caller) string {
 	token := strings.ToLower(rand.Text() + rand.Text())
 	hash := hashLink(token)
 	row.LinkHash, row.LinkExpiresAt, row.LinkBy = &hash, stamp{s.time().Add(waypost.LinkExpiry)}, actorOf(by)
@@ -150,7 +150,7 @@ func (r *userRow) endLink() { r.LinkHash, r.LinkExpiresAt, r.LinkBy = nil, stamp
 
 // Users returns the users of an organisation, oldest first; of all organisations if org is
 // empty.
-func (s *Store) Users(ctx context.Context, org string) (users []waypost.User, err error) {
+func (s *users) Users(ctx context.Context, org string) (users []waypost.User, err error) {
 	defer wrap(&err, "list users")
 	var rows []userRow
 	q := s.r.NewSelect().Model(&rows).Order("id")
@@ -162,7 +162,7 @@ func (s *Store) Users(ctx context.Context, org string) (users []waypost.User, er
 }
 
 // User returns a user, disabled or not; NotFound if there is none of this id.
-func (s *Store) User(ctx context.Context, id string) (u waypost.User, err error) {
+func (s *users) User(ctx context.Context, id string) (u waypost.User, err error) {
 	defer wrap(&err, "load user %s", clip(id))
 	var row userRow
 	err = scanOne(ctx, s.r.NewSelect().Model(&row).Where("id = ?", cleanText(id)), "user", id)
@@ -170,7 +170,7 @@ func (s *Store) User(ctx context.Context, id string) (u waypost.User, err error)
 }
 
 // UserByEmail returns a user of an organisation; NotFound if it has none of this address.
-func (s *Store) UserByEmail(ctx context.Context, org, email string) (u waypost.User, err error) {
+func (s *users) UserByEmail(ctx context.Context, org, email string) (u waypost.User, err error) {
 	defer wrap(&err, "load user")
 	var row userRow
 	q := s.r.NewSelect().Model(&row).Where("org = ? AND email = ?", org, cleanText(waypost.FoldEmail(email)))
@@ -180,7 +180,7 @@ func (s *Store) UserByEmail(ctx context.Context, org, email string) (u waypost.U
 
 // lockUser reads a user's row, which nobody else changes until the transaction ends. NotFound if the
 // caller's organisation has none of this id; a caller without one may change all.
-func (s *Store) lockUser(ctx context.Context, tx bun.Tx, by waypost.Caller, id string) (row userRow, err error) {
+func (s *users) lockUser(ctx context.Context, tx bun.Tx, by waypost.Caller, id string) (row userRow, err error) {
 	q := tx.NewSelect().Model(&row).Where("id = ?", cleanText(id))
 	if sc, _ := by.Within(); sc.Org != "" {
 		q.Where("org = ?", sc.Org)
@@ -190,7 +190,7 @@ func (s *Store) lockUser(ctx context.Context, tx bun.Tx, by waypost.Caller, id s
 
 // changeUser changes a user's row in one transaction, with the entry of the audit log. NotFound if
 // there is none of this id; an error of change is returned, and nothing is changed then.
-func (s *Store) changeUser(ctx context.Context, by waypost.Caller, action, id string, change func(*userRow) error) error {
+func (s *users) changeUser(ctx context.Context, by waypost.Caller, action, id string, change func(*userRow) error) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockUser(ctx, tx, by, id)
 		if err != nil {
@@ -205,7 +205,7 @@ func (s *Store) changeUser(ctx context.Context, by waypost.Caller, action, id st
 }
 
 // updateUser stores a changed row, which the transaction has locked, with the entry of the audit log.
-func (s *Store) updateUser(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, before userRow, after *userRow) error {
+func (s *users) updateUser(ctx context.Context, tx bun.Tx, by waypost.Caller, action string, before userRow, after *userRow) error {
 	if _, err := tx.NewUpdate().Model(after).WherePK().Exec(ctx); err != nil {
 		return err
 	}
@@ -214,10 +214,10 @@ func (s *Store) updateUser(ctx context.Context, tx bun.Tx, by waypost.Caller, ac
 
 // LinkUser gives a user a sign-in link and returns its token for the only time. A former
 // link cannot be used any more.
-func (s *Store) LinkUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
+func (s *users) LinkUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
 	defer wrap(&err, "make a sign-in link for user %s", clip(id))
 	err = s.changeUser(ctx, by, "user.link", id, func(row *userRow) error {
-		link = newLink(row, s, by)
+		link = newLink(row, s.db, by)
 		return nil
 	})
 	return link, err
@@ -225,12 +225,12 @@ func (s *Store) LinkUser(ctx context.Context, by waypost.Caller, id string) (lin
 
 // ResetUser takes a user's password away, ends all sessions, and returns the token of a
 // sign-in link, for the only time. One that was disabled may sign in again.
-func (s *Store) ResetUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
+func (s *users) ResetUser(ctx context.Context, by waypost.Caller, id string) (link string, err error) {
 	defer wrap(&err, "reset user %s", clip(id))
 	err = s.changeUser(ctx, by, "user.reset", id, func(row *userRow) error {
 		row.PasswordHash, row.Disabled = "", false
 		row.Sessions++
-		link = newLink(row, s, by)
+		link = newLink(row, s.db, by)
 		return nil
 	})
 	return link, err
@@ -238,7 +238,7 @@ func (s *Store) ResetUser(ctx context.Context, by waypost.Caller, id string) (li
 
 // ChangePassword gives a user another password, which ends all sessions, and a sign-in link that
 // was not used. waypost.ErrSessionOver if the sessions in which the user was seen are over.
-func (s *Store) ChangePassword(ctx context.Context, by waypost.Caller, seen waypost.User, passwordHash string) (u waypost.User, err error) {
+func (s *users) ChangePassword(ctx context.Context, by waypost.Caller, seen waypost.User, passwordHash string) (u waypost.User, err error) {
 	defer wrap(&err, "change the password of user %s", clip(seen.ID))
 	err = s.changeUser(ctx, by, "user.password", seen.ID, func(row *userRow) error {
 		if err := row.goesOn(seen); err != nil {
@@ -263,7 +263,7 @@ func (r userRow) goesOn(seen waypost.User) error {
 }
 
 // ChangeRole gives a user another role, which holds from the next request on.
-func (s *Store) ChangeRole(ctx context.Context, by waypost.Caller, id string, role waypost.Role) (err error) {
+func (s *users) ChangeRole(ctx context.Context, by waypost.Caller, id string, role waypost.Role) (err error) {
 	if !slices.Contains(waypost.Roles, role) {
 		return waypost.Errorf(waypost.CodeBadRequest, "role", "must be viewer, marketer or admin")
 	}
@@ -275,7 +275,7 @@ func (s *Store) ChangeRole(ctx context.Context, by waypost.Caller, id string, ro
 }
 
 // DisableUser has a user neither sign in nor go on from now on.
-func (s *Store) DisableUser(ctx context.Context, by waypost.Caller, id string) (err error) {
+func (s *users) DisableUser(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "disable user %s", clip(id))
 	return s.changeUser(ctx, by, "user.disable", id, func(row *userRow) error {
 		row.Disabled = true
@@ -288,7 +288,7 @@ func (s *Store) DisableUser(ctx context.Context, by waypost.Caller, id string) (
 // DeleteUser deletes a user for good. The audit log keeps the id; an address that applications or
 // commands have named as their actor becomes the id there, too. Conflict if no other administrator
 // would be left.
-func (s *Store) DeleteUser(ctx context.Context, by waypost.Caller, id string) (err error) {
+func (s *users) DeleteUser(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "delete user %s", clip(id))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		found, err := s.lockUser(ctx, tx, by, id)
@@ -352,7 +352,7 @@ func linkedBy(actor, second string) fields {
 
 // UserByLink returns whom the token of a sign-in link is for; NotFound if it was used, has
 // expired, or never was one.
-func (s *Store) UserByLink(ctx context.Context, org, token string) (u waypost.User, err error) {
+func (s *users) UserByLink(ctx context.Context, org, token string) (u waypost.User, err error) {
 	defer wrap(&err, "load user of a link")
 	var row userRow
 	q := s.r.NewSelect().Model(&row).Where("link_hash = ? AND link_expires_at > ? AND org = ? AND NOT disabled", hashLink(token), stamp{s.time()}, org)
@@ -363,7 +363,7 @@ func (s *Store) UserByLink(ctx context.Context, org, token string) (u waypost.Us
 // TakeLink is UserByLink, and ends the link: the user signs in by it. A hash that is not empty
 // becomes the user's password, which ends all sessions. The author is the user, whoever that is;
 // the entry of the sign-in tells who made the link, and which second factor was shown, "" for none.
-func (s *Store) TakeLink(ctx context.Context, by waypost.Author, token, passwordHash, second string) (u waypost.User, err error) {
+func (s *users) TakeLink(ctx context.Context, by waypost.Author, token, passwordHash, second string) (u waypost.User, err error) {
 	defer wrap(&err, "take a link")
 	found, err := s.UserByLink(ctx, by.Org, token)
 	if err != nil {
@@ -394,7 +394,7 @@ func (s *Store) TakeLink(ctx context.Context, by waypost.Author, token, password
 			}
 		}
 		of := inOrg(by, row.Org)
-		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, linkedBy(before.LinkBy, second))
+		return s.audit.add(ctx, tx, &of, "session.create", row.ID, nil, linkedBy(before.LinkBy, second))
 	})
 	return u, err
 }

@@ -26,7 +26,7 @@ func (r userRow) secondFactor() waypost.SecondFactor {
 }
 
 // setSecondFactor changes a row's second factor. Recovery codes go with the last factor: they stand in for it.
-func (s *Store) setSecondFactor(row *userRow, f waypost.SecondFactor, was string) (err error) {
+func (s *users) setSecondFactor(row *userRow, f waypost.SecondFactor, was string) (err error) {
 	row.TOTPStep = f.TOTPStep
 	switch {
 	case f.TOTPSecret == "":
@@ -46,7 +46,7 @@ func (s *Store) setSecondFactor(row *userRow, f waypost.SecondFactor, was string
 // ChangeSecondFactor changes the second factor of a user as change does, with the row locked: of two
 // that use the same code at once, one finds it used. An error of change is returned, and nothing is
 // changed then. waypost.ErrSessionOver if the sessions in which the user was seen are over.
-func (s *Store) ChangeSecondFactor(
+func (s *users) ChangeSecondFactor(
 	ctx context.Context, by waypost.Caller, seen waypost.User, change func(*waypost.SecondFactor) error,
 ) (u waypost.User, err error) {
 	defer wrap(&err, "change the second factor of user %s", clip(seen.ID))
@@ -70,7 +70,7 @@ func (s *Store) ChangeSecondFactor(
 }
 
 // openTOTP reads the secret of the app.
-func (s *Store) openTOTP(row userRow, f *waypost.SecondFactor) error {
+func (s *users) openTOTP(row userRow, f *waypost.SecondFactor) error {
 	f.TOTPStep = row.TOTPStep
 	if row.TOTPSecret == nil {
 		return nil
@@ -85,7 +85,7 @@ func (s *Store) openTOTP(row userRow, f *waypost.SecondFactor) error {
 
 // RemoveSecondFactor takes a user's second factor away, all of it, also one that cannot be read. Their
 // sessions end then: one of them may be on the phone that was lost. Who has none keeps their sessions.
-func (s *Store) RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) (err error) {
+func (s *users) RemoveSecondFactor(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "remove the second factor of user %s", clip(id))
 	return s.changeUser(ctx, by, "user.secondFactor", id, func(row *userRow) error {
 		if row.TOTPSecret == nil && row.Passkeys == emptyList {

@@ -14,7 +14,7 @@ import (
 // a claim gives replaces the one of before; if a claim gave that one and gives none any more, the user
 // has none, and all sessions end. A user who has a second factor must have shown it before the account
 // becomes theirs. refused says why nobody is signed in, "" if somebody is.
-func (s *Store) SignInByIssuer(ctx context.Context, by waypost.Author, said waypost.IssuerSignIn,
+func (s *users) SignInByIssuer(ctx context.Context, by waypost.Author, said waypost.IssuerSignIn,
 ) (u waypost.User, refused string, err error) {
 	defer wrap(&err, "sign in by the issuer")
 	said.Subject = cleanText(said.Subject)
@@ -44,13 +44,13 @@ func (s *Store) SignInByIssuer(ctx context.Context, by waypost.Author, said wayp
 		}
 		of := inOrg(by, row.Org)
 		of.Actor = row.ID
-		return s.audit(ctx, tx, &of, "session.create", row.ID, nil, signedInBy(waypost.SignInByIssuer, said.SecondFactor))
+		return s.audit.add(ctx, tx, &of, "session.create", row.ID, nil, signedInBy(waypost.SignInByIssuer, said.SecondFactor))
 	})
 	return u, refused, err
 }
 
 // lockOfIssuer finds the user whose account it is, else the one of the e-mail address; nil for none.
-func (s *Store) lockOfIssuer(ctx context.Context, tx bun.Tx, org string, said waypost.IssuerSignIn) (*userRow, error) {
+func (s *users) lockOfIssuer(ctx context.Context, tx bun.Tx, org string, said waypost.IssuerSignIn) (*userRow, error) {
 	var rows []userRow
 	q := tx.NewSelect().Model(&rows).Where("org = ? AND iss = ? AND iss <> '' AND sub = ?", org, said.Issuer, said.Subject)
 	if err := s.lock(q, "u").Scan(ctx); err != nil {
@@ -68,7 +68,7 @@ func (s *Store) lockOfIssuer(ctx context.Context, tx bun.Tx, org string, said wa
 	return &rows[0], nil
 }
 
-func (s *Store) createByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Author, said waypost.IssuerSignIn) (*userRow, error) {
+func (s *users) createByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Author, said waypost.IssuerSignIn) (*userRow, error) {
 	made := waypost.User{Org: issuer.Org, Email: said.Email, Name: said.Name, Role: said.Role}
 	if err := made.Validate(); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Store) createByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Au
 }
 
 // changeByIssuer makes the account the user's and gives the role of the claims.
-func (s *Store) changeByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Author, row *userRow, said waypost.IssuerSignIn,
+func (s *users) changeByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Author, row *userRow, said waypost.IssuerSignIn,
 ) (refused string, err error) {
 	switch {
 	case row.Iss != "" && (row.Iss != said.Issuer || row.Sub != said.Subject):
@@ -125,7 +125,7 @@ func (s *Store) changeByIssuer(ctx context.Context, tx bun.Tx, issuer waypost.Au
 
 // ReleaseUser takes the issuer's account away from a user, which ends all sessions. The next account
 // with the user's e-mail address that signs in becomes theirs.
-func (s *Store) ReleaseUser(ctx context.Context, by waypost.Caller, id string) (err error) {
+func (s *users) ReleaseUser(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "release user %s", clip(id))
 	return s.changeUser(ctx, by, "user.release", id, func(row *userRow) error {
 		if row.Iss != "" {
@@ -137,7 +137,7 @@ func (s *Store) ReleaseUser(ctx context.Context, by waypost.Caller, id string) (
 }
 
 // UserBySubject returns the user to whom an account of an issuer belongs; NotFound if there is none.
-func (s *Store) UserBySubject(ctx context.Context, org, issuer, subject string) (u waypost.User, err error) {
+func (s *users) UserBySubject(ctx context.Context, org, issuer, subject string) (u waypost.User, err error) {
 	defer wrap(&err, "load user of an account")
 	var row userRow
 	q := s.r.NewSelect().Model(&row).Where("org = ? AND iss = ? AND iss <> '' AND sub = ?", org, issuer, cleanText(subject))
@@ -146,7 +146,7 @@ func (s *Store) UserBySubject(ctx context.Context, org, issuer, subject string) 
 }
 
 // EndSessions ends all sessions of a user.
-func (s *Store) EndSessions(ctx context.Context, by waypost.Caller, id string) (err error) {
+func (s *users) EndSessions(ctx context.Context, by waypost.Caller, id string) (err error) {
 	defer wrap(&err, "end the sessions of user %s", clip(id))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockUser(ctx, tx, by, id)
@@ -162,6 +162,6 @@ func (s *Store) EndSessions(ctx context.Context, by waypost.Caller, id string) (
 			return nil
 		}
 		of := inOrg(*author, row.Org)
-		return s.audit(ctx, tx, &of, "session.end", row.ID, nil, fields{"session": waypost.SessionAll})
+		return s.audit.add(ctx, tx, &of, "session.end", row.ID, nil, fields{"session": waypost.SessionAll})
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 // RecordSignIn writes the entry of a sign-in of the author, a user, before it holds: by says how, and
 // second by which second factor, "" by none.
-func (s *Store) RecordSignIn(ctx context.Context, author waypost.Author, by, second string) (err error) {
+func (s *audit) RecordSignIn(ctx context.Context, author waypost.Author, by, second string) (err error) {
 	defer wrap(&err, "record a sign-in")
 	return s.recordSession(ctx, author, "session.create", author.Actor, signedInBy(by, second))
 }
@@ -30,15 +30,15 @@ func signedInBy(by, second string) fields {
 }
 
 // RecordSignOut writes the entry of sessions of a user that have ended: which says of which.
-func (s *Store) RecordSignOut(ctx context.Context, author waypost.Author, userID, which string) (err error) {
+func (s *audit) RecordSignOut(ctx context.Context, author waypost.Author, userID, which string) (err error) {
 	defer wrap(&err, "record a sign-out")
 	return s.recordSession(ctx, author, "session.end", userID, fields{"session": which})
 }
 
-func (s *Store) recordSession(ctx context.Context, author waypost.Author, action, userID string, after any) error {
+func (s *audit) recordSession(ctx context.Context, author waypost.Author, action, userID string, after any) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		author = inOrg(author, author.Org)
-		return s.audit(ctx, tx, &author, action, userID, nil, after)
+		return s.add(ctx, tx, &author, action, userID, nil, after)
 	})
 }
 
@@ -71,19 +71,20 @@ func (f *signInTries) add(reason, address string, at time.Time) {
 
 // RecordFailedSignIn counts a sign-in that failed in the entry of its user and hour. userID is "" if no
 // user has the address. The entry has no actor: who tried is not known.
-func (s *Store) RecordFailedSignIn(ctx context.Context, author waypost.Author, userID, reason string) (err error) {
+func (s *audit) RecordFailedSignIn(ctx context.Context, author waypost.Author, userID, reason string) (err error) {
 	defer wrap(&err, "record a failed sign-in")
 	return s.countSignIn(ctx, author, "session.fail", userID, reason)
 }
 
 // RecordPendingSignIn counts, in an entry of its own, a sign-in of which the second factor is asked: by a
 // password, a link or an issuer. If it is shown, RecordSignIn follows.
-func (s *Store) RecordPendingSignIn(ctx context.Context, author waypost.Author, userID, by string) (err error) {
+func (s *audit) RecordPendingSignIn(ctx context.Context, author waypost.Author, userID, by string) (err error) {
 	defer wrap(&err, "record a pending sign-in")
 	return s.countSignIn(ctx, author, "session.pending", userID, by)
 }
 
-func (s *Store) countSignIn(ctx context.Context, author waypost.Author, action, userID, reason string) error {
+// countSignIn counts a sign-in in the entry of its action, user and hour; the first one makes the entry.
+func (s *audit) countSignIn(ctx context.Context, author waypost.Author, action, userID, reason string) error {
 	author.Actor = ""
 	author = inOrg(author, author.Org)
 	target := userID
@@ -101,7 +102,7 @@ func (s *Store) countSignIn(ctx context.Context, author waypost.Author, action, 
 		var all signInTries
 		if len(rows) == 0 {
 			all.add(reason, author.Address, now)
-			return s.audit(ctx, tx, &author, action, target, nil, all)
+			return s.add(ctx, tx, &author, action, target, nil, all)
 		}
 		if err := json.Unmarshal([]byte(*rows[0].Became), &all); err != nil {
 			return err
@@ -126,7 +127,7 @@ func (r auditRow) aboutUsers() bool {
 
 // nameUsers puts the e-mail addresses of users in the place of their ids, as actors and as those who
 // made a sign-in link. A user who was deleted stays an id.
-func (s *Store) nameUsers(ctx context.Context, org string, rows []auditRow) error {
+func (s *auditLog) nameUsers(ctx context.Context, org string, rows []auditRow) error {
 	var ids []string
 	for _, r := range rows {
 		ids = append(ids, userIDs.FindString(r.Actor))

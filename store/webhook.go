@@ -50,7 +50,7 @@ func previousPurpose(id string) string  { return "webhook/" + id + "/previous-si
 
 // newWebhookRow is the row of a webhook, its secrets sealed. BadRequest if a text holds what the database
 // cannot store.
-func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
+func (s *webhooks) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, error) {
 	row := webhookRow{
 		ID: w.ID, Scope: sc, Name: w.Name, NameFolded: foldName(w.Name), URL: w.URL,
 		TimeoutMs: w.TimeoutMs, MaxConcurrency: w.MaxConcurrency, Enabled: w.Enabled, DisabledReason: w.DisabledReason,
@@ -91,7 +91,7 @@ func (s *Store) newWebhookRow(sc waypost.Scope, w waypost.Webhook) (webhookRow, 
 	return row, errors.Join(err, err2, err3)
 }
 
-func (s *Store) webhook(r webhookRow) (waypost.Webhook, error) {
+func (s *webhooks) webhook(r webhookRow) (waypost.Webhook, error) {
 	w := waypost.Webhook{
 		ID: r.ID, Name: r.Name, URL: r.URL, TimeoutMs: r.TimeoutMs, MaxConcurrency: r.MaxConcurrency,
 		Channel: r.Channel, RequiresConsent: r.NeedsConsent, Enabled: r.Enabled, DisabledReason: r.DisabledReason, CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time,
@@ -133,7 +133,7 @@ func (r *webhookRow) leaveUnreadable(before webhookRow, w *waypost.Webhook) {
 }
 
 // CreateWebhook stores a new webhook under an id minted here and returns it.
-func (s *Store) CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.Webhook) (created waypost.Webhook, err error) {
+func (s *webhooks) CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.Webhook) (created waypost.Webhook, err error) {
 	defer wrap(&err, "create webhook")
 	sc, author := by.Within()
 	now := s.time()
@@ -149,17 +149,17 @@ func (s *Store) CreateWebhook(ctx context.Context, by waypost.Caller, w waypost.
 		if _, err := tx.NewInsert().Model(&row).Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.auditWebhook(ctx, tx, author, "webhook.create", nil, &created); err != nil {
+		if err := s.audit.auditWebhook(ctx, tx, author, "webhook.create", nil, &created); err != nil {
 			return err
 		}
-		return s.keepResult(ctx, tx, created)
+		return s.idempotency.keepResult(ctx, tx, created)
 	})
 	return created, err
 }
 
 // Webhook returns a webhook, its secrets in the clear, save those that are Unreadable;
 // NotFound if the scope has none of this id.
-func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (w waypost.Webhook, err error) {
+func (s *webhooks) Webhook(ctx context.Context, sc waypost.Scope, id string) (w waypost.Webhook, err error) {
 	defer wrap(&err, "load webhook %s", clip(id))
 	row, err := s.webhookRow(ctx, sc, id)
 	if err != nil {
@@ -168,21 +168,23 @@ func (s *Store) Webhook(ctx context.Context, sc waypost.Scope, id string) (w way
 	return s.webhook(row)
 }
 
-func (s *Store) webhookRow(ctx context.Context, sc waypost.Scope, id string) (webhookRow, error) {
-	row, err := rowByID[webhookRow](ctx, s, sc, "id", cleanText(id))
+func (s *webhooks) webhookRow(ctx context.Context, sc waypost.Scope, id string) (webhookRow, error) {
+	row, err := rowByID[webhookRow](ctx, s.db, sc, "id", cleanText(id))
 	return row, notFound(err, "id", "there is no webhook %s", clip(id))
 }
 
-func (s *Store) lockWebhook(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row webhookRow, err error) {
+func (s *webhooks) lockWebhook(ctx context.Context, tx bun.Tx, sc waypost.Scope, id string) (row webhookRow, err error) {
 	err = scanByID(ctx, s.lockFor(tx.NewSelect().Model(&row), forDelete), sc, "webhook", id)
 	return row, err
 }
 
 // ListWebhooks returns the webhooks of the scope that match the filter, newest first.
-func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.WebhookFilter, page waypost.Page) (_ []waypost.Webhook, err error) {
+func (s *webhooks) ListWebhooks(
+	ctx context.Context, sc waypost.Scope, f waypost.WebhookFilter, page waypost.Page,
+) (_ []waypost.Webhook, err error) {
 	defer wrap(&err, "list webhooks")
 	p := namedPage{alias: "w", id: "w.id", prefix: f.Name, Page: page}
-	rows, err := scanNamed[webhookRow](ctx, s, p, func() *bun.SelectQuery {
+	rows, err := scanNamed[webhookRow](ctx, s.db, p, func() *bun.SelectQuery {
 		q := s.r.NewSelect().Model((*webhookRow)(nil)).Where("w.org = ? AND w.stage = ?", sc.Org, sc.Stage)
 		if f.Enabled != nil {
 			q.Where("w.enabled = ?", *f.Enabled)
@@ -200,7 +202,9 @@ func (s *Store) ListWebhooks(ctx context.Context, sc waypost.Scope, f waypost.We
 // the workflows of deliveries that are deferred because of them are told. change may set
 // everything but ID and times; it must not call the Store, and its error ends the update
 // and is returned. NotFound if the scope has none of this id.
-func (s *Store) UpdateWebhook(ctx context.Context, by waypost.Caller, id string, change func(*waypost.Webhook) error) (w waypost.Webhook, err error) {
+func (s *webhooks) UpdateWebhook(
+	ctx context.Context, by waypost.Caller, id string, change func(*waypost.Webhook) error,
+) (w waypost.Webhook, err error) {
 	defer wrap(&err, "update webhook %s", clip(id))
 	sc, author := by.Within()
 	err = s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -235,11 +239,11 @@ func (s *Store) UpdateWebhook(ctx context.Context, by waypost.Caller, id string,
 		if _, err = tx.NewUpdate().Model(&row).WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		if err := s.auditWebhook(ctx, tx, author, "webhook.update", &before, &w); err != nil {
+		if err := s.audit.auditWebhook(ctx, tx, author, "webhook.update", &before, &w); err != nil {
 			return err
 		}
 		if before.Enabled && !w.Enabled {
-			if err := s.announceDisabled(ctx, tx, sc, w); err != nil {
+			if err := s.announcements.announceDisabled(ctx, tx, sc, w); err != nil {
 				return err
 			}
 		}
@@ -273,7 +277,7 @@ func released(before, after waypost.Webhook) (reasons []string) {
 
 // ReleaseDeferred tells the workflows of a webhook's deliveries that are deferred for a
 // reason that it has ended, in the order of the deferrals.
-func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
+func (s *webhooks) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID, reason string) error {
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		return s.release(ctx, tx, sc, webhookID, []string{reason})
 	})
@@ -282,7 +286,7 @@ func (s *Store) ReleaseDeferred(ctx context.Context, sc waypost.Scope, webhookID
 // release tells the workflows of a webhook's deliveries that are deferred for one of the
 // reasons, in the order of the deferrals. A delivery that is being deferred at the same
 // time can be missed: its workflow looks again after some seconds.
-func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
+func (s *webhooks) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhook string, reasons []string) error {
 	if len(reasons) == 0 {
 		return nil
 	}
@@ -303,7 +307,7 @@ func (s *Store) release(ctx context.Context, tx bun.Tx, sc waypost.Scope, webhoo
 // DisableWebhook switches a webhook off because of reason ("410"), if it is still as
 // w is: what a receiver has said of another URL, or before somebody has enabled it
 // again, does not count. NotFound if the scope has none of this id.
-func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) (err error) {
+func (s *webhooks) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.Webhook, reason string) (err error) {
 	defer wrap(&err, "disable webhook %s", clip(w.ID))
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
 		row, err := s.lockWebhook(ctx, tx, sc, w.ID)
@@ -314,14 +318,14 @@ func (s *Store) DisableWebhook(ctx context.Context, sc waypost.Scope, w waypost.
 		if _, err = tx.NewUpdate().Model(&row).Column("enabled", "disabled_reason", "updated_at").WherePK().Exec(ctx); err != nil {
 			return err
 		}
-		return s.announceDisabled(ctx, tx, sc, waypost.Webhook{ID: row.ID, Name: row.Name, DisabledReason: reason, UpdatedAt: row.UpdatedAt.Time})
+		return s.announcements.announceDisabled(ctx, tx, sc, waypost.Webhook{ID: row.ID, Name: row.Name, DisabledReason: reason, UpdatedAt: row.UpdatedAt.Time})
 	})
 }
 
 // DeleteWebhook deletes a webhook unless check (unless nil), which sees it as it is,
 // refuses. Conflict if a published version names it or a subscription uses it, NotFound if the scope has none of
 // this id.
-func (s *Store) DeleteWebhook(ctx context.Context, by waypost.Caller, id string, check func(waypost.Webhook) error) (err error) {
+func (s *webhooks) DeleteWebhook(ctx context.Context, by waypost.Caller, id string, check func(waypost.Webhook) error) (err error) {
 	defer wrap(&err, "delete webhook %s", clip(id))
 	sc, author := by.Within()
 	return s.write(ctx, func(ctx context.Context, tx bun.Tx) error {
@@ -352,25 +356,27 @@ func (s *Store) DeleteWebhook(ctx context.Context, by waypost.Caller, id string,
 		if _, err = tx.NewDelete().Model((*webhookRow)(nil)).Where("id = ?", id).Exec(ctx); err != nil {
 			return err
 		}
-		return s.auditWebhook(ctx, tx, author, "webhook.delete", &w, nil)
+		return s.audit.auditWebhook(ctx, tx, author, "webhook.delete", &w, nil)
 	})
 }
 
 // MissingWebhooks returns those of ids that the scope has no webhook for, sorted
 // and without duplicates.
-func (s *Store) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
+func (s *webhooks) MissingWebhooks(ctx context.Context, sc waypost.Scope, ids []string) ([]string, error) {
 	return s.missingWebhooks(ctx, s.r, sc, ids)
 }
 
 // WebhookNamesakes returns what another stage has of the names of webhooks, by their ids.
-func (s *Store) WebhookNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (_ map[string]waypost.Namesake, err error) {
+func (s *webhooks) WebhookNamesakes(
+	ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string,
+) (_ map[string]waypost.Namesake, err error) {
 	defer wrap(&err, "look for webhooks of other stages")
 	return s.namesakes(ctx, "webhooks", "", sc, stage, ids)
 }
 
 // missingWebhooks locks, in a transaction, the webhooks that are there: none of them is
 // deleted before it ends.
-func (s *Store) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
+func (s *webhooks) missingWebhooks(ctx context.Context, db bun.IDB, sc waypost.Scope, ids []string) (_ []string, err error) {
 	defer wrap(&err, "look for webhooks")
 	q := db.NewSelect().Model((*webhookRow)(nil))
 	if _, inTx := db.(bun.Tx); inTx {

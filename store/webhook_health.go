@@ -33,7 +33,7 @@ type healthRow struct {
 
 // WebhookTraffic returns what waits for a webhook and how its attempts have ended
 // in the last hour and the last 24 hours. NotFound if the scope has none of this id.
-func (s *Store) WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (t waypost.WebhookTraffic, err error) {
+func (s *webhooks) WebhookTraffic(ctx context.Context, sc waypost.Scope, id string) (t waypost.WebhookTraffic, err error) {
 	defer wrap(&err, "read traffic of webhook %s", clip(id))
 	if _, err := s.webhookRow(ctx, sc, id); err != nil {
 		return t, err
@@ -67,7 +67,7 @@ func (s *Store) WebhookTraffic(ctx context.Context, sc waypost.Scope, id string)
 // Reasons come in the order of the index, so that it stops after MaxWaiting rows:
 // PostgreSQL takes a reason that is asked for to be rarer than it is, and would read
 // and sort all of them.
-func (s *Store) waiting(ctx context.Context, id string, status waypost.DeliveryStatus) (list []waypost.Waiting, err error) {
+func (s *webhooks) waiting(ctx context.Context, id string, status waypost.DeliveryStatus) (list []waypost.Waiting, err error) {
 	type group struct {
 		Reason string `bun:"deferred_reason"`
 		N      int    `bun:"n"`
@@ -107,7 +107,7 @@ func (s *Store) waiting(ctx context.Context, id string, status waypost.DeliveryS
 
 // newestAttempts returns the attempts after some time, newest first, and since when
 // all are known if that is later.
-func (s *Store) newestAttempts(ctx context.Context, id string, after time.Time) (rows []healthRow, since time.Time, err error) {
+func (s *webhooks) newestAttempts(ctx context.Context, id string, after time.Time) (rows []healthRow, since time.Time, err error) {
 	var oldest []string
 	err = s.r.NewRaw("SELECT message_id FROM deliveries WHERE webhook_id = ? ORDER BY message_id DESC LIMIT 1 OFFSET ?", id, healthMessages).Scan(ctx, &oldest)
 	if err != nil {
@@ -180,7 +180,7 @@ func statsOf(rows []healthRow) waypost.AttemptStats {
 
 // newestErrors returns the last errors among rows, newest first, and where those are
 // few, of older messages that have failed or are retried.
-func (s *Store) newestErrors(ctx context.Context, id string, rows []healthRow) ([]waypost.FailedAttempt, error) {
+func (s *webhooks) newestErrors(ctx context.Context, id string, rows []healthRow) ([]waypost.FailedAttempt, error) {
 	var failed []healthRow
 	for _, r := range rows {
 		if r.ErrorClass != "" && len(failed) < healthErrors {

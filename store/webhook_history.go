@@ -86,13 +86,13 @@ var insertWebhookDelta = bulk{
 	columns: []string{"webhook_id text", "from_at bigint", "succeeded bigint", "failed bigint", "took text"},
 }
 
-func (s *Store) addToHistory(ctx context.Context, tx bun.Tx, deltas webhookDeltas) error {
+func (s *webhooks) addToHistory(ctx context.Context, tx bun.Tx, deltas webhookDeltas) error {
 	hours := slices.Collect(maps.Keys(deltas))
 	tooks, err := decoded(hours, func(hour webhookHour) (string, error) { return toJSON(deltas[hour].took) })
 	if err != nil {
 		return err
 	}
-	return insertWebhookDelta.run(ctx, s, tx, len(hours), func(i int) []any {
+	return insertWebhookDelta.run(ctx, s.db, tx, len(hours), func(i int) []any {
 		delta := deltas[hours[i]]
 		return []any{hours[i].WebhookID, hours[i].FromAt, delta.succeeded, delta.failed, tooks[i]}
 	}, nil)
@@ -149,7 +149,9 @@ func intervalsOf(from, to time.Time, every time.Duration) (series []waypost.Webh
 // WebhookHistory returns how the attempts of a webhook have ended that began in each of the
 // intervals, hours or days of UTC, from the one that from lies in to the last one that
 // begins before to. NotFound if the scope has none of this id.
-func (s *Store) WebhookHistory(ctx context.Context, sc waypost.Scope, id string, from, to time.Time, every time.Duration) (series []waypost.WebhookInterval, err error) {
+func (s *webhooks) WebhookHistory(
+	ctx context.Context, sc waypost.Scope, id string, from, to time.Time, every time.Duration,
+) (series []waypost.WebhookInterval, err error) {
 	defer wrap(&err, "read the history of webhook %s", clip(id))
 	if _, err := s.webhookRow(ctx, sc, id); err != nil {
 		return nil, err
@@ -197,7 +199,9 @@ func (s *Store) WebhookHistory(ctx context.Context, sc waypost.Scope, id string,
 
 // AttemptHistory is the sum of WebhookHistory over all webhooks of the scope, without
 // percentiles.
-func (s *Store) AttemptHistory(ctx context.Context, sc waypost.Scope, from, to time.Time, every time.Duration) (series []waypost.WebhookInterval, err error) {
+func (s *webhooks) AttemptHistory(
+	ctx context.Context, sc waypost.Scope, from, to time.Time, every time.Duration,
+) (series []waypost.WebhookInterval, err error) {
 	defer wrap(&err, "read the history of all webhooks")
 	if series = intervalsOf(from, to, every); len(series) == 0 {
 		return series, nil
@@ -236,13 +240,13 @@ var upsertWebhookHour = bulk{
 // FoldWebhookHistory folds up to limit rows that were appended to the history of webhooks
 // into their hours, oldest first, and tells whether there may be more. Calls at the same
 // time share the work, and one that is cut off folds nothing.
-func (s *Store) FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error) {
+func (s *webhooks) FoldWebhookHistory(ctx context.Context, limit int) (more bool, err error) {
 	defer wrap(&err, "fold the history of webhooks")
-	return foldRows(ctx, s, limit, s.foldWebhookDeltas)
+	return foldRows(ctx, s.db, limit, s.foldWebhookDeltas)
 }
 
 // foldWebhookDeltas adds deltas to the hours of their webhooks. Those of deleted webhooks are dropped.
-func (s *Store) foldWebhookDeltas(ctx context.Context, tx bun.Tx, deltas []webhookDeltaRow) error {
+func (s *webhooks) foldWebhookDeltas(ctx context.Context, tx bun.Tx, deltas []webhookDeltaRow) error {
 	// Locked until the end, so that one call at a time changes the hours of a webhook.
 	var webhooks []string
 	ids := distinct(mapped(deltas, func(d webhookDeltaRow) string { return d.WebhookID }))
@@ -282,19 +286,19 @@ func (s *Store) foldWebhookDeltas(ctx context.Context, tx bun.Tx, deltas []webho
 	if err != nil {
 		return err
 	}
-	return upsertWebhookHour.run(ctx, s, tx, len(hours), func(i int) []any {
+	return upsertWebhookHour.run(ctx, s.db, tx, len(hours), func(i int) []any {
 		sum := sums[hours[i]]
 		return []any{hours[i].WebhookID, hours[i].FromAt, sum.succeeded, sum.failed, string(tooks[i])}
 	}, nil)
 }
 
 // webhookHourPage lists hours that are over, oldest first.
-func (s *Store) webhookHourPage(p sweepPlace) *bun.SelectQuery {
+func (s *webhooks) webhookHourPage(p sweepPlace) *bun.SelectQuery {
 	return s.r.NewSelect().TableExpr("webhook_hours").ColumnExpr("webhook_id AS id, from_at AS number, TRUE AS is_over").
 		Where("(from_at, webhook_id) > (?, ?) AND from_at < ?", p.Number, p.ID, p.before()).Order("from_at", "webhook_id").Limit(s.sweepPage())
 }
 
-func (s *Store) dropWebhookHours(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
+func (s *webhooks) dropWebhookHours(ctx context.Context, tx bun.Tx, _ sweepPlace, rows []sweepRow) (int, error) {
 	hours := mapped(rows, func(r sweepRow) webhookHourRow { return webhookHourRow{WebhookID: r.ID, FromAt: r.Number} })
 	return affected(tx.NewDelete().Model(&hours).WherePK().Exec(ctx))
 }

@@ -258,7 +258,9 @@ func testHeld(t *testing.T, f *fixture) {
 	held := first
 	held.Held = true
 	equal(t, "same call again", f.open(t, o), held)
-	cut := delivery.Opening{Touchpoint: key, Scope: scope, Delivery: o.Delivery, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true}
+	cut := delivery.Opening{
+		Touchpoint: key, Scope: scope, Delivery: o.Delivery, Attempt: 2, At: f.clock.Now(), By: "worker 2", Interrupts: true,
+	}
 	equal(t, "interrupting it", f.open(t, cut), held)
 	f.record(t, f.retrying(key, 1))
 	before := f.sending(t, key)
