@@ -10,13 +10,15 @@ import (
 
 	"waypost"
 	"waypost/journey"
+	"waypost/journey/nodes"
 )
 
 var update = flag.Bool("update", false, "write the .want files of testdata anew")
 
 // TestTestdata runs every definition of testdata: valid_ ones have no problem,
 // draft_ ones can be stored but not published, faulty_ ones cannot be parsed.
-// The problems, all at once and with their paths, stand in the .want files.
+// The problems, all at once and with their paths, stand in the .want files, with TYPES for all
+// types of nodes.
 func TestTestdata(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.json")
@@ -41,7 +43,7 @@ func TestTestdata(t *testing.T) {
 				}
 				return
 			}
-			got := list(problems)
+			got := strings.ReplaceAll(list(problems), strings.Join(nodes.Names(func(*nodes.Type) bool { return true }), ", "), "TYPES")
 			want := strings.TrimSuffix(file, ".json") + ".want"
 			if *update {
 				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
