@@ -32,10 +32,12 @@ var importTable = map[string]folder{
 	},
 	// Data: schemas, tables and pages are made of it.
 	"journey/nodes": {},
-	"signature":     {},
-	"client":        {ours: []string{".", "signature"}},
-	"listen":        {},
-	"webhook":       {ours: []string{"."}, also: []string{lru}},
+	// The wire: what the gateway answers is what its clients read.
+	"api":       {ours: []string{"."}},
+	"signature": {},
+	"client":    {ours: []string{".", "signature"}},
+	"listen":    {},
+	"webhook":   {ours: []string{"."}, also: []string{lru}},
 	// The messages between store and delivery are delivery's: the store carries them out for it alone.
 	"store": {
 		ours:  []string{".", "segment", "delivery"},
@@ -64,7 +66,7 @@ var importTable = map[string]folder{
 	},
 	"worker": {ours: []string{".", "delivery", "workflows", "activities", "config"}, third: temporalSDK},
 	"gateway": {
-		ours: []string{".", "journey", "signature", "config", "listen"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
+		ours: []string{".", "api", "journey", "signature", "config", "listen"}, third: []string{"github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "github.com/swaggest/swgui", "github.com/golang-jwt/jwt/v5"},
 		also: []string{
 			"golang.org/x/text/encoding", "golang.org/x/text/transform", // files in other charsets than UTF-8
 			lru,
@@ -74,7 +76,7 @@ var importTable = map[string]folder{
 	"segment":  {ours: []string{".", "journey"}, third: []string{"github.com/google/cel-go"}},
 	"yamljson": {also: []string{yamlLibrary}},
 	"console": {
-		ours: []string{".", "journey/nodes", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
+		ours: []string{".", "api", "journey/nodes", "client", "yamljson"}, // what it shows comes from the gateway's interface alone
 		third: []string{"github.com/alexedwards/scs/v2", "github.com/alexedwards/argon2id", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2",
 			"github.com/go-webauthn/webauthn",
 			"github.com/golang-jwt/jwt/v5",  // webauthn reads statements of authenticators with it
@@ -96,7 +98,7 @@ var importTable = map[string]folder{
 	},
 	"cmd/waypost": {
 		// The root for the types of the apps commands and for errors.
-		ours:  []string{".", "app", "signature", "client", "config", "receiver", "yamljson"},
+		ours:  []string{".", "api", "app", "signature", "client", "config", "receiver", "yamljson"},
 		third: []string{"github.com/spf13/cobra"},
 		also: []string{
 			yamlLibrary,

@@ -104,7 +104,7 @@ func (r Retry) covers(o Outcome) bool {
 	case ClassInterrupted:
 		return true
 	case ClassHTTPStatus:
-		return slices.Contains(r.On, strconv.Itoa(o.HTTPStatus)) ||
+		return slices.Contains(r.On, RetryOn(strconv.Itoa(o.HTTPStatus))) ||
 			o.HTTPStatus >= 500 && o.HTTPStatus <= 599 && slices.Contains(r.On, RetryOn5xx)
 	}
 	return false

@@ -113,7 +113,7 @@ func TestRetryGaveUp(t *testing.T) {
 		"a refusal":            {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 400}, "notRetried", "it says; given up: retry.on has no such failure"},
 		"the last, refused":    {func(r *waypost.Retry) { r.MaxAttempts = 3 }, 3, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 400}, "notRetried", "it says; given up: retry.on has no such failure"},
 		"a redirect":           {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 302}, "notRetried", "it says; given up: retry.on has no such failure"},
-		"a fault":              {func(r *waypost.Retry) { r.On = []string{"5xx"} }, 1, waypost.Outcome{ErrorClass: "network"}, "notRetried", "it says; given up: retry.on has no such failure"},
+		"a fault":              {func(r *waypost.Retry) { r.On = []waypost.RetryOn{"5xx"} }, 1, waypost.Outcome{ErrorClass: "network"}, "notRetried", "it says; given up: retry.on has no such failure"},
 		"an address":           {nil, 1, waypost.Outcome{ErrorClass: "address"}, "notRetried", "it says; given up: retry.on has no such failure"},
 		"too large":            {nil, 1, waypost.Outcome{ErrorClass: "responseTooLarge", HTTPStatus: 200}, "notRetried", "it says; given up: retry.on has no such failure"},
 		"gone":                 {nil, 1, waypost.Outcome{ErrorClass: "httpStatus", HTTPStatus: 410}, "gone", "it says; given up: 410 has disabled the webhook"},

@@ -169,21 +169,29 @@ type RateLimit struct {
 }
 
 // Retry says when a failed attempt is followed by another one
-// (docs/contract.md, "Retries").
+// (docs/contract.md, "Retries"). openapi.yaml has its limits, and its comments, from here.
 type Retry struct {
-	Schedule       []Duration `json:"schedule"`    // the last entry repeats
-	MaxAttempts    int        `json:"maxAttempts"` // 0: no bound but GiveUpAfter
-	GiveUpAfter    Duration   `json:"giveUpAfter"` // from the first attempt
-	Jitter         float64    `json:"jitter"`      // 0.2: each wait is 80 to 120 % of its entry
-	On             []string   `json:"on"`          // RetryOn… values
-	OnSucceedFalse bool       `json:"onSucceedFalse"`
+	// The waits between attempts, 1ms to 720h; the last entry repeats.
+	Schedule []Duration `json:"schedule" jsonschema:"minItems=1,maxItems=50"`
+	// 0: no bound.
+	MaxAttempts int `json:"maxAttempts" jsonschema:"minimum=0,maximum=10000"`
+	// From the first attempt; up to 2160h. A wait that would outlast it ends with it, for a last attempt.
+	GiveUpAfter Duration `json:"giveUpAfter"`
+	// 0.2: each wait is 80 to 120 % of its entry.
+	Jitter float64   `json:"jitter" jsonschema:"minimum=0,maximum=1"`
+	On     []RetryOn `json:"on" jsonschema:"maxItems=50"`
+	// Whether 200 with `succeed: false` is retried.
+	OnSucceedFalse bool `json:"onSucceedFalse"`
 }
 
-// What Retry.On can hold. A three-digit status such as "409" is allowed too.
+// RetryOn is a kind of failure, or a three-digit status such as "409".
+type RetryOn string
+
+// The kinds of failures.
 const (
-	RetryOnNetwork = "network" // also TLS faults
-	RetryOnTimeout = "timeout"
-	RetryOn5xx     = "5xx"
+	RetryOnNetwork RetryOn = "network" // also TLS faults
+	RetryOnTimeout RetryOn = "timeout"
+	RetryOn5xx     RetryOn = "5xx"
 )
 
 // DefaultRetry is the retry of a webhook that does not say otherwise: 72 hours
@@ -197,7 +205,7 @@ func DefaultRetry() Retry {
 		},
 		GiveUpAfter: s(72 * time.Hour),
 		Jitter:      0.2,
-		On:          []string{RetryOnNetwork, RetryOnTimeout, "408", "425", "429", RetryOn5xx},
+		On:          []RetryOn{RetryOnNetwork, RetryOnTimeout, "408", "425", "429", RetryOn5xx},
 	}
 }
 

@@ -134,7 +134,7 @@ func (r *Retry) validate(p *Problems) {
 	}
 	for i, on := range r.On {
 		at := fmt.Sprintf("retry.on[%d]", i)
-		if !isRetryOn(on) {
+		if !on.isKnown() {
 			p.Add(DetailInvalidFormat, at, "must be network, timeout, 5xx or a status such as 429, but not 200")
 		} else if slices.Contains(r.On[:i], on) {
 			p.Add(DetailDuplicate, at, "stands twice")
@@ -142,12 +142,12 @@ func (r *Retry) validate(p *Problems) {
 	}
 }
 
-func isRetryOn(s string) bool {
-	if s == RetryOnNetwork || s == RetryOnTimeout || s == RetryOn5xx {
+func (on RetryOn) isKnown() bool {
+	if on == RetryOnNetwork || on == RetryOnTimeout || on == RetryOn5xx {
 		return true
 	}
-	status, err := strconv.Atoi(s)
-	return err == nil && len(s) == 3 && status >= 100 && status <= 599 && status != 200
+	status, err := strconv.Atoi(string(on))
+	return err == nil && len(on) == 3 && status >= 100 && status <= 599 && status != 200
 }
 
 func validateParams(p *Problems, params map[string]any) {

@@ -65,9 +65,9 @@ func TestWebhookValidate(t *testing.T) {
 		{"jitter too large", func(w *waypost.Webhook) { w.Retry.Jitter = 1.01 }, "OutOfRange retry.jitter"},
 		{"jitter negative", func(w *waypost.Webhook) { w.Retry.Jitter = -0.1 }, "OutOfRange retry.jitter"},
 		{"never retry", func(w *waypost.Webhook) { w.Retry.On = nil }, ""},
-		{"what to retry on", func(w *waypost.Webhook) { w.Retry.On = []string{"network", "timeout", "5xx", "409", "302"} }, ""},
+		{"what to retry on", func(w *waypost.Webhook) { w.Retry.On = []waypost.RetryOn{"network", "timeout", "5xx", "409", "302"} }, ""},
 		{"what not to retry on", func(w *waypost.Webhook) {
-			w.Retry.On = []string{"200", "4xx", "600", "099", "+50", "tls", "5xx", "5xx"}
+			w.Retry.On = []waypost.RetryOn{"200", "4xx", "600", "099", "+50", "tls", "5xx", "5xx"}
 		},
 			"InvalidFormat retry.on[0]; InvalidFormat retry.on[1]; InvalidFormat retry.on[2]; InvalidFormat retry.on[3]; InvalidFormat retry.on[4]; InvalidFormat retry.on[5]; Duplicate retry.on[7]"},
 		{"params", func(w *waypost.Webhook) { w.Params = map[string]any{"s": "{{ lead.name }}", "n": 1.5} }, ""},

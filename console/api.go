@@ -144,13 +144,6 @@ func together(calls ...func() error) error {
 	return all.Wait()
 }
 
-// list is one page of a list (docs/contract.md, "Lists").
-type list[T any] struct {
-	Items []T `json:"items"`
-	// NextCursor is where the next page begins, "" if there is none.
-	NextCursor string `json:"nextCursor"`
-}
-
 // The calls that pages make are in api_RESOURCE.go. Members of answers that no page shows
 // are left out of their types; strings are "", numbers 0 and times zero where an answer has
 // null.

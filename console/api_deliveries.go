@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // delivery is a delivery as a list has it.
@@ -118,8 +119,8 @@ type redelivery struct {
 // Done counts the messages whose outcome is known.
 func (r redelivery) Done() int { return r.Skipped + r.Succeeded + r.Failed + r.Canceled }
 
-func (g gateway) listDeliveries(ctx context.Context, query url.Values) (list[delivery], error) {
-	return get[list[delivery]](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries", query)
+func (g gateway) listDeliveries(ctx context.Context, query url.Values) (api.List[delivery], error) {
+	return get[api.List[delivery]](ctx, g, waypost.GrantDeliveriesRead, "/v1/deliveries", query)
 }
 
 func (g gateway) delivery(ctx context.Context, id string) (deliveryDetail, error) {
@@ -151,8 +152,8 @@ func (g gateway) redelivery(ctx context.Context, id string) (redelivery, error) 
 	return get[redelivery](ctx, g, waypost.GrantDeliveriesRead, "/v1/redeliveries/"+url.PathEscape(id), nil)
 }
 
-func (g gateway) listRedeliveries(ctx context.Context, query url.Values) (list[redelivery], error) {
-	return get[list[redelivery]](ctx, g, waypost.GrantDeliveriesRead, "/v1/redeliveries", query)
+func (g gateway) listRedeliveries(ctx context.Context, query url.Values) (api.List[redelivery], error) {
+	return get[api.List[redelivery]](ctx, g, waypost.GrantDeliveriesRead, "/v1/redeliveries", query)
 }
 
 func (g gateway) cancelRedelivery(ctx context.Context, id string) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // enrollmentAnswer is an enrollment as a list has it.
@@ -45,8 +46,8 @@ func (g gateway) enrollment(ctx context.Context, id string) (enrollmentDetail, e
 	return get[enrollmentDetail](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments/"+url.PathEscape(id), nil)
 }
 
-func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (list[enrollmentAnswer], error) {
-	return get[list[enrollmentAnswer]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
+func (g gateway) enrollmentsOf(ctx context.Context, query url.Values) (api.List[enrollmentAnswer], error) {
+	return get[api.List[enrollmentAnswer]](ctx, g, waypost.GrantJourneysRead, "/v1/enrollments", query)
 }
 
 // overdueAfter is how long work may wait for a worker before pages say so. A worker that is not

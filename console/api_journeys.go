@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // journey is a journey with its draft; PublishedVersion is 0 if there is none.
@@ -437,8 +438,8 @@ const (
 	launchesPath = "/v1/launches/"
 )
 
-func (g gateway) listJourneys(ctx context.Context, query url.Values) (list[journey], error) {
-	return get[list[journey]](ctx, g, waypost.GrantJourneysRead, "/v1/journeys", query)
+func (g gateway) listJourneys(ctx context.Context, query url.Values) (api.List[journey], error) {
+	return get[api.List[journey]](ctx, g, waypost.GrantJourneysRead, "/v1/journeys", query)
 }
 
 func (g gateway) journey(ctx context.Context, id string) (journey, error) {
@@ -450,8 +451,8 @@ func (g gateway) createJourney(ctx context.Context, draft any) (made journey, er
 	return made, g.do(ctx, waypost.GrantJourneysWrite, http.MethodPost, "/v1/journeys", draft, &made)
 }
 
-func (g gateway) listVersions(ctx context.Context, id string, query url.Values) (list[version], error) {
-	return get[list[version]](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/versions", query)
+func (g gateway) listVersions(ctx context.Context, id string, query url.Values) (api.List[version], error) {
+	return get[api.List[version]](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/versions", query)
 }
 
 func (g gateway) version(ctx context.Context, id string, n int) (version, error) {
@@ -468,8 +469,8 @@ func (g gateway) statistics(ctx context.Context, id string, query url.Values) (s
 	return get[statistics](ctx, g, waypost.GrantJourneysRead, journeysPath+url.PathEscape(id)+"/statistics", query)
 }
 
-func (g gateway) listLaunches(ctx context.Context, query url.Values) (list[launch], error) {
-	return get[list[launch]](ctx, g, waypost.GrantJourneysRead, "/v1/launches", query)
+func (g gateway) listLaunches(ctx context.Context, query url.Values) (api.List[launch], error) {
+	return get[api.List[launch]](ctx, g, waypost.GrantJourneysRead, "/v1/launches", query)
 }
 
 func (g gateway) launch(ctx context.Context, id string) (launch, error) {
@@ -490,10 +491,10 @@ func (g gateway) dryRun(ctx context.Context, id string, body any) (d dryRun, err
 }
 
 // testJourney sends one message as a test.
-func (g gateway) testJourney(ctx context.Context, id string, body any) (trial, error) {
+func (g gateway) testJourney(ctx context.Context, id string, body any) (api.Trial, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return trial{}, err
+		return api.Trial{}, err
 	}
 	return g.sendTrial(ctx, waypost.GrantJourneysRun, journeysPath+url.PathEscape(id)+"/test", text)
 }

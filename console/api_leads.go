@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // event is an event of a lead.
@@ -49,8 +50,8 @@ type importError struct {
 
 func leadPath(id int64) string { return "/v1/leads/" + strconv.FormatInt(id, 10) }
 
-func (g gateway) listLeads(ctx context.Context, query url.Values) (list[waypost.Lead], error) {
-	return get[list[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, "/v1/leads", query)
+func (g gateway) listLeads(ctx context.Context, query url.Values) (api.List[waypost.Lead], error) {
+	return get[api.List[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, "/v1/leads", query)
 }
 
 func (g gateway) lead(ctx context.Context, id int64) (l waypost.Lead, etag string, err error) {
@@ -79,13 +80,13 @@ const fieldsPath = "/v1/leads/fields"
 
 // customFields are the custom fields that leads have, the most frequent first.
 func (g gateway) customFields(ctx context.Context) ([]customField, error) {
-	answer, err := get[list[customField]](ctx, g, waypost.GrantLeadsExport, fieldsPath, nil)
+	answer, err := get[api.List[customField]](ctx, g, waypost.GrantLeadsExport, fieldsPath, nil)
 	return answer.Items, err
 }
 
 // namesIn reads a list whose items have names and no ids, such as events.
 func (g gateway) namesIn(ctx context.Context, grant waypost.Grant, path string) ([]string, error) {
-	answer, err := get[list[named]](ctx, g, grant, path, nil)
+	answer, err := get[api.List[named]](ctx, g, grant, path, nil)
 	names := []string{}
 	for _, n := range answer.Items {
 		names = append(names, n.Name)
@@ -120,8 +121,8 @@ func (g gateway) eventProperties(ctx context.Context) (map[string][]string, erro
 	return all, err
 }
 
-func (g gateway) listEvents(ctx context.Context, query url.Values) (list[event], error) {
-	return get[list[event]](ctx, g, waypost.GrantJourneysRead, "/v1/events", query)
+func (g gateway) listEvents(ctx context.Context, query url.Values) (api.List[event], error) {
+	return get[api.List[event]](ctx, g, waypost.GrantJourneysRead, "/v1/events", query)
 }
 
 // importLeads stores the rows of a file, to be processed.

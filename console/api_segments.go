@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // segment is a condition with a name, which leads meet or not.
@@ -37,8 +38,8 @@ const segmentsPath = "/v1/segments"
 
 func segmentPath(id string) string { return segmentsPath + "/" + url.PathEscape(id) }
 
-func (g gateway) listSegments(ctx context.Context, query url.Values) (list[segment], error) {
-	return get[list[segment]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, query)
+func (g gateway) listSegments(ctx context.Context, query url.Values) (api.List[segment], error) {
+	return get[api.List[segment]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, query)
 }
 
 func (g gateway) segment(ctx context.Context, id string) (s segment, etag string, err error) {
@@ -54,8 +55,8 @@ func (g gateway) countWhen(ctx context.Context, when string) (c segmentCount, er
 	return c, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/leads/count", map[string]any{"when": when}, &c)
 }
 
-func (g gateway) listMembers(ctx context.Context, id string, query url.Values) (list[waypost.Lead], error) {
-	return get[list[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, segmentPath(id)+"/members", query)
+func (g gateway) listMembers(ctx context.Context, id string, query url.Values) (api.List[waypost.Lead], error) {
+	return get[api.List[waypost.Lead]](ctx, g, waypost.GrantLeadsExport, segmentPath(id)+"/members", query)
 }
 
 func (g gateway) createSegment(ctx context.Context, body any) (made segment, err error) {

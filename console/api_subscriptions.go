@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // subscription has a webhook told what happens in its stage.
@@ -23,8 +24,8 @@ const subscriptionsPath = "/v1/subscriptions"
 
 func subscriptionPath(id string) string { return subscriptionsPath + "/" + url.PathEscape(id) }
 
-func (g gateway) listSubscriptions(ctx context.Context, query url.Values) (list[subscription], error) {
-	return get[list[subscription]](ctx, g, waypost.GrantSubscriptionsRead, subscriptionsPath, query)
+func (g gateway) listSubscriptions(ctx context.Context, query url.Values) (api.List[subscription], error) {
+	return get[api.List[subscription]](ctx, g, waypost.GrantSubscriptionsRead, subscriptionsPath, query)
 }
 
 func (g gateway) subscription(ctx context.Context, id string) (s subscription, etag string, err error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // suppression keeps a channel from an address.
@@ -24,8 +25,8 @@ func (s suppression) Kind() string {
 	return waypost.Suppression{MobilePhone: s.MobilePhone, Email: s.Email, ExternalID: s.ExternalID}.AddressKind()
 }
 
-func (g gateway) listSuppressions(ctx context.Context, query url.Values) (list[suppression], error) {
-	return get[list[suppression]](ctx, g, waypost.GrantSuppressionsRead, "/v1/suppressions", query)
+func (g gateway) listSuppressions(ctx context.Context, query url.Values) (api.List[suppression], error) {
+	return get[api.List[suppression]](ctx, g, waypost.GrantSuppressionsRead, "/v1/suppressions", query)
 }
 
 func (g gateway) createSuppression(ctx context.Context, body any) (made suppression, err error) {
@@ -47,7 +48,7 @@ func (g gateway) channels(ctx context.Context) ([]string, error) {
 	found, err := g.listWebhooks(ctx, url.Values{"limit": {mostNames}})
 	for _, w := range found.Items {
 		if w.Channel != "" {
-			channels = append(channels, w.Channel)
+			channels = append(channels, string(w.Channel))
 		}
 	}
 	return distinct(channels), err

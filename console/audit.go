@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // auditEntry is an entry of the audit log.
@@ -61,8 +62,8 @@ func (e auditEntry) Path() string {
 	return ""
 }
 
-func (g gateway) listAudit(ctx context.Context, query url.Values) (list[auditEntry], error) {
-	return get[list[auditEntry]](ctx, g, waypost.GrantAuditRead, "/v1/audit", query)
+func (g gateway) listAudit(ctx context.Context, query url.Values) (api.List[auditEntry], error) {
+	return get[api.List[auditEntry]](ctx, g, waypost.GrantAuditRead, "/v1/audit", query)
 }
 
 // auditPage is the data of the audit log.

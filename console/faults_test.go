@@ -40,7 +40,7 @@ func TestFaultsInChinese(t *testing.T) {
 	}
 	for _, faulty := range []interface{ Validate() error }{
 		&waypost.Subscription{JourneyID: "x", On: []waypost.Happening{"a", "a"}}, &waypost.Webhook{}, &waypost.User{},
-		&waypost.Webhook{TimeoutMs: 1, MaxConcurrency: -1, RateLimit: &waypost.RateLimit{}, Retry: waypost.Retry{Jitter: 2, On: []string{"200", "x"}}},
+		&waypost.Webhook{TimeoutMs: 1, MaxConcurrency: -1, RateLimit: &waypost.RateLimit{}, Retry: waypost.Retry{Jitter: 2, On: []waypost.RetryOn{"200", "x"}}},
 	} {
 		var asked *waypost.Error
 		if !errors.As(faulty.Validate(), &asked) {

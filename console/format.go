@@ -38,9 +38,16 @@ func percent(of1 *float64) string { return strconv.FormatFloat(*of1*100, 'f', 1,
 // Layouts of times, to the second.
 var timeLayouts = map[string]string{"en": "2 Jan 2006, 15:04:05", "zh": "2006年1月2日 15:04:05"}
 
+// instant is a time.Time, or one of the gateway's.
+type instant interface {
+	IsZero() bool
+	UTC() time.Time
+	In(loc *time.Location) time.Time
+}
+
 // timeTag is a <time> in the viewer's zone; nothing for the zero time. zone.js writes it
 // anew if the browser is in another zone than the server thought.
-func (p preferences) timeTag(at time.Time) template.HTML {
+func (p preferences) timeTag(at instant) template.HTML {
 	if at.IsZero() {
 		return ""
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/yamljson"
 )
 
@@ -748,7 +749,7 @@ func (v *visit) versions() error {
 		found, err := v.gateway.listVersions(ctx, h.Journey.ID, query)
 		data.Items = found.Items
 		if found.NextCursor != "" {
-			data.More = v.r.URL.Path + "?" + url.Values{"cursor": {found.NextCursor}}.Encode()
+			data.More = v.r.URL.Path + "?" + url.Values{"cursor": {string(found.NextCursor)}}.Encode()
 		}
 		return err
 	}, func() (err error) {
@@ -784,7 +785,7 @@ type comparePage struct {
 func (v *visit) compare() error {
 	ctx, id, q := v.r.Context(), v.r.PathValue("id"), v.r.URL.Query()
 	data := comparePage{From: q.Get("from"), To: q.Get("to")}
-	var found list[version]
+	var found api.List[version]
 	err := together(func() (err error) {
 		data.Head, err = v.loadJourney(ctx, "versions")
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // leadsPage is the data of the list of leads.
@@ -105,7 +106,7 @@ func (v *visit) leadNames(ids []int64) (leadNames, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })
 	parts := slices.Collect(slices.Chunk(ids, mostLeads))
-	found := make([]list[waypost.Lead], len(parts))
+	found := make([]api.List[waypost.Lead], len(parts))
 	var calls []func() error
 	for i, part := range parts {
 		texts := make([]string, len(part))
@@ -199,8 +200,8 @@ func (v *visit) lead() error {
 	}
 	p := leadPage{Lead: l, Facts: v.leadFacts(l)}
 	of := url.Values{"leadsId": {strconv.FormatInt(id, 10)}, "limit": {strconv.Itoa(mostChapters)}}
-	var sent list[delivery]
-	var events list[event]
+	var sent api.List[delivery]
+	var events api.List[event]
 	err = together(func() (err error) {
 		p.Journeys, err = v.gateway.journeyNames(ctx)
 		return err
@@ -240,9 +241,9 @@ func (v *visit) lead() error {
 
 // story merges what happened to a lead, newest first. Where one kind has more than was read,
 // the story ends with it: what is older would have gaps.
-func (v *visit) story(p leadPage, sent list[delivery], events list[event]) (story []chapter, cut bool) {
+func (v *visit) story(p leadPage, sent api.List[delivery], events api.List[event]) (story []chapter, cut bool) {
 	var floor time.Time
-	ends := func(more string, last time.Time) {
+	ends := func(more api.Cursor, last time.Time) {
 		if more != "" && last.After(floor) {
 			floor, cut = last, true
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"waypost/api"
 )
 
 // filter is one filter of a list, for the partial "filters". Its value is in the URL, so
@@ -144,7 +146,7 @@ func (b filterBar) wire() url.Values {
 func (b filterBar) query(r *http.Request) url.Values {
 	query := b.wire()
 	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-		query.Set("cursor", cursor)
+		query.Set("cursor", string(cursor))
 	}
 	return query
 }
@@ -161,11 +163,11 @@ func (b filterBar) exports(path string) (out []link) {
 
 // more is the address of the next page of the list, "" if there is none, for the partial
 // "more".
-func (b filterBar) more(cursor string) string {
+func (b filterBar) more(cursor api.Cursor) string {
 	if cursor == "" {
 		return ""
 	}
 	query := b.values()
-	query.Set("cursor", cursor)
+	query.Set("cursor", string(cursor))
 	return b.at(query)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 func shanghai(t *testing.T) *time.Location {
@@ -87,7 +88,10 @@ func TestPairs(t *testing.T) {
 
 func TestWebhookBody(t *testing.T) {
 	t.Parallel()
-	w := webhook{Name: "CRM", URL: "https://example.com", TimeoutMs: 15000, Retry: waypost.DefaultRetry(), SigningOverlap: waypost.DefaultSigningOverlap, Params: map[string]any{"gone": "x"}}
+	w := api.Webhook{
+		Name: "CRM", URL: "https://example.com", TimeoutMs: 15000, Retry: waypost.DefaultRetry(), SigningOverlap: waypost.DefaultSigningOverlap,
+		Params: map[string]any{"gone": "x"},
+	}
 	w.Retry.On = append(w.Retry.On, "409")
 	form := formOf(w)
 	form.Set("rateLimit.perSecond", "fast")
@@ -171,8 +175,8 @@ func TestStory(t *testing.T) {
 	t.Parallel()
 	at := func(minute int) time.Time { return time.Date(2026, 1, 31, 12, minute, 0, 0, time.UTC) }
 	p := leadPage{Lead: waypost.Lead{CreatedAt: at(0)}, Enrollments: []enrollmentAnswer{{JourneyID: "jrn_1", CreatedAt: at(5), EndedAt: at(30), Status: waypost.EnrollmentCompleted}}}
-	sent := list[delivery]{Items: []delivery{{Status: waypost.DeliverySucceeded, LastAttemptAt: at(20)}, {Status: waypost.DeliveryFailed, ErrorClass: "network", LastAttemptAt: at(10)}}}
-	events := list[event]{Items: []event{{Name: "purchase", OccurredAt: at(15), AcceptedAt: at(16), Properties: json.RawMessage(`{}`)}}}
+	sent := api.List[delivery]{Items: []delivery{{Status: waypost.DeliverySucceeded, LastAttemptAt: at(20)}, {Status: waypost.DeliveryFailed, ErrorClass: "network", LastAttemptAt: at(10)}}}
+	events := api.List[event]{Items: []event{{Name: "purchase", OccurredAt: at(15), AcceptedAt: at(16), Properties: json.RawMessage(`{}`)}}}
 	minutes := func(story []chapter) (out []int) {
 		for _, c := range story {
 			out = append(out, c.At.Minute())

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"waypost"
+	"waypost/api"
 )
 
 // named is what has an id and a name: a journey, a webhook, a segment.
@@ -48,17 +49,17 @@ func (ns names) options() []option {
 }
 
 func (g gateway) journeyNames(ctx context.Context) (names, error) {
-	all, err := get[list[named]](ctx, g, waypost.GrantJourneysRead, "/v1/journeys", url.Values{"limit": {mostNames}})
+	all, err := get[api.List[named]](ctx, g, waypost.GrantJourneysRead, "/v1/journeys", url.Values{"limit": {mostNames}})
 	return all.Items, err
 }
 
 func (g gateway) webhookNames(ctx context.Context) (names, error) {
-	all, err := get[list[named]](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks", url.Values{"limit": {mostNames}})
+	all, err := get[api.List[named]](ctx, g, waypost.GrantWebhooksRead, "/v1/webhooks", url.Values{"limit": {mostNames}})
 	return all.Items, err
 }
 
 func (g gateway) segmentNames(ctx context.Context) (names, error) {
-	all, err := get[list[named]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, url.Values{"limit": {mostNames}})
+	all, err := get[api.List[named]](ctx, g, waypost.GrantSegmentsRead, segmentsPath, url.Values{"limit": {mostNames}})
 	return all.Items, err
 }
 

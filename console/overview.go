@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // overviewPage is what goes on now, and what went wrong of late.
@@ -22,7 +23,7 @@ type overviewPage struct {
 	Failing   []failureGroup // of the last hour
 	Down      []downWebhook
 	Webhooks  names
-	Hours     []interval // of the last day, the newest first
+	Hours     []api.AttemptInterval // of the last day, the newest first
 	Delivered int
 	Failed    int
 	Nothing   bool         // there is no journey yet
@@ -34,7 +35,7 @@ type overviewPage struct {
 // downWebhook is a webhook that takes no messages now.
 type downWebhook struct {
 	ID, Name string
-	health
+	api.WebhookHealth
 }
 
 // Waits is how many deliveries wait for the webhook.
@@ -58,12 +59,12 @@ func (v *visit) overview() error {
 
 // overviewLists are answers that the first page is made of.
 type overviewLists struct {
-	active             list[journey]
-	open               [3]list[launch] // by openLaunches
-	newest             list[launch]
+	active             api.List[journey]
+	open               [3]api.List[launch] // by openLaunches
+	newest             api.List[launch]
 	deferred, retrying []failureCount // by webhook
 	failed             []failureCount // of the last hour
-	disabled           list[webhook]
+	disabled           api.List[api.Webhook]
 }
 
 // suspects are the webhooks that may take no messages now: those that are disabled, and those

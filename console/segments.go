@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 )
 
 // segmentsPage is the data of the list of segments.
@@ -98,7 +99,7 @@ type membersPage struct {
 func (v *visit) members() error {
 	ctx, id, bar := v.r.Context(), v.r.PathValue("id"), newFilterBar(v.r)
 	var s segment
-	var found list[waypost.Lead]
+	var found api.List[waypost.Lead]
 	slow := false
 	err := together(func() (err error) {
 		s, _, err = v.gateway.segment(ctx, id)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 )
 
 // subscriptionsPage is the data of the list of subscriptions.
@@ -54,7 +55,7 @@ func (v *visit) subscription() error {
 		return err
 	}
 	var journeys, webhooks names
-	var sent list[delivery]
+	var sent api.List[delivery]
 	err = together(func() (err error) {
 		journeys, webhooks, err = v.gateway.bothNames(ctx)
 		return err

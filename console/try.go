@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/journey/nodes"
 )
 
@@ -39,7 +40,7 @@ type tryPage struct {
 	Span        time.Duration // of the line that the form has shown: it gets no shorter while one moves events on it
 	Lit         string        // the nodes and edges of the path, for try.js
 	Webhooks    names
-	Trial       *trial
+	Trial       *api.Trial
 	Tried       string // the node whose message was sent as a test
 	Place       string // the address of the page, where it answers a form
 

@@ -3,7 +3,6 @@ package console
 import (
 	"html/template"
 	"strings"
-	"time"
 
 	"waypost"
 )
@@ -42,7 +41,7 @@ func (v *visit) newView(p page) view {
 }
 
 // Time is a <time> in the viewer's zone, nothing for the zero time.
-func (v view) Time(at time.Time) template.HTML { return v.chosen.timeTag(at) }
+func (v view) Time(at instant) template.HTML { return v.chosen.timeTag(at) }
 
 // May tells whether the person may make calls that need a grant, so that a page offers no
 // button that is refused.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 )
 
 // webhookForm is the data of the page on which a webhook is written.
@@ -40,10 +41,10 @@ type choice struct {
 }
 
 // retryOn are the failures that the form offers; others are written beside them.
-var retryOn = []string{waypost.RetryOnNetwork, waypost.RetryOnTimeout, waypost.RetryOn5xx, "408", "425", "429"}
+var retryOn = []waypost.RetryOn{waypost.RetryOnNetwork, waypost.RetryOnTimeout, waypost.RetryOn5xx, "408", "425", "429"}
 
 // formOf are the values of a webhook as its form has them.
-func formOf(w webhook) url.Values {
+func formOf(w api.Webhook) url.Values {
 	form := url.Values{}
 	set := func(name, value string) { form.Set(name, value) }
 	set("name", w.Name)
@@ -64,9 +65,9 @@ func formOf(w webhook) url.Values {
 	set("retry.jitter", strconv.FormatFloat(w.Retry.Jitter, 'f', -1, 64))
 	for _, on := range w.Retry.On {
 		if slices.Contains(retryOn, on) {
-			form.Add("retry.on", on)
+			form.Add("retry.on", string(on))
 		} else {
-			set("retry.onOther", strings.TrimSpace(form.Get("retry.onOther")+" "+on))
+			set("retry.onOther", strings.TrimSpace(form.Get("retry.onOther")+" "+string(on)))
 		}
 	}
 	if w.Retry.OnSucceedFalse {
@@ -79,20 +80,20 @@ func formOf(w webhook) url.Values {
 	if w.MaxConcurrency > 0 {
 		set("maxConcurrency", strconv.Itoa(w.MaxConcurrency))
 	}
-	set("channel", w.Channel)
+	set("channel", string(w.Channel))
 	if w.RequiresConsent {
 		set("requiresConsent", "yes")
 	}
 	if w.TLS != nil {
-		set("tls.caCertificate", w.TLS.CACertificate)
-		set("tls.clientCertificate", w.TLS.ClientCertificate)
+		set("tls.caCertificate", string(w.TLS.CACertificate))
+		set("tls.clientCertificate", string(w.TLS.ClientCertificate))
 	}
 	set("signingOverlap", w.SigningOverlap.String())
 	return form
 }
 
 // newForm makes the form of its values. w is the webhook that is changed, nil for a new one.
-func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[string]string) webhookForm {
+func (v *visit) newForm(form url.Values, w *api.Webhook, params pairs, faults map[string]string) webhookForm {
 	input := func(name string, f field) field {
 		f.Name, f.Label, f.Value, f.Fault = name, v.t("webhook.field."+name), form.Get(name), faultOf(faults, name)
 		if f.Type == "" {
@@ -150,7 +151,8 @@ func (v *visit) newForm(form url.Values, w *webhook, params pairs, faults map[st
 			f.Fault = cmp.Or(f.Fault, faultOf(faults, "retry.on"))
 		}
 	}
-	for _, on := range retryOn {
+	for _, known := range retryOn {
+		on := string(known)
 		p.On = append(p.On, choice{on, v.t("webhook.on." + on), slices.Contains(form["retry.on"], on)})
 	}
 	p.Sign, p.Consent = form.Has("sign"), form.Has("requiresConsent")
@@ -165,7 +167,9 @@ func (v *visit) renderWebhookForm(p webhookForm, form url.Values, title string, 
 }
 
 func (v *visit) newWebhook() error {
-	form := formOf(webhook{Retry: waypost.DefaultRetry(), TimeoutMs: waypost.DefaultTimeoutMs, SigningOverlap: waypost.DefaultSigningOverlap})
+	form := formOf(api.Webhook{
+		Retry: waypost.DefaultRetry(), TimeoutMs: waypost.DefaultTimeoutMs, SigningOverlap: waypost.DefaultSigningOverlap,
+	})
 	return v.renderWebhookForm(v.newForm(form, nil, newPairs("params", nil), nil), form, v.t("webhook.new"), &link{Path: "/webhooks", Text: v.t("webhooks.title")})
 }
 
@@ -182,7 +186,7 @@ func (v *visit) editWebhook() error {
 
 // webhookBody is the webhook that the form describes. Numbers that are none are sent as texts: the
 // gateway says what is wrong with them.
-func webhookBody(form url.Values, before *webhook) (body map[string]any, params pairs) {
+func webhookBody(form url.Values, before *api.Webhook) (body map[string]any, params pairs) {
 	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	orNull := func(name string) any {
 		if value := text(name); value != "" {

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // webhooksPage is the data of the list of webhooks.
 type webhooksPage struct {
 	Filters filterBar
-	Items   []webhook
+	Items   []api.Webhook
 	More    string
 }
 
@@ -33,15 +34,15 @@ func (v *visit) webhooks() error {
 
 // webhookPage is the data of the page of one webhook.
 type webhookPage struct {
-	webhook
-	Health   health
+	api.Webhook
+	Health   api.WebhookHealth
 	Spans    []link
-	Series   []interval // with attempts only, newest first
-	Plotted  string     // all of them, as JSON
-	ParamsAt string     // as JSON, "" for none
-	Overlap  bool       // the secret before is still in use
-	Secret   string     // shown once
-	Trial    *trial
+	Series   []api.WebhookInterval // with attempts only, newest first
+	Plotted  string                // all of them, as JSON
+	ParamsAt string                // as JSON, "" for none
+	Overlap  bool                  // the secret before is still in use
+	Secret   string                // shown once
+	Trial    *api.Trial
 	CanPlot  bool // there was an attempt
 }
 
@@ -61,7 +62,7 @@ func (v *visit) webhook() error {
 
 // showWebhook renders the page of a webhook, with a secret that nobody will see again, or
 // what became of a test message.
-func (v *visit) showWebhook(id, secret string, result *trial) error {
+func (v *visit) showWebhook(id, secret string, result *api.Trial) error {
 	ctx := v.r.Context()
 	chosen := spans[1]
 	for _, s := range spans {
@@ -70,9 +71,9 @@ func (v *visit) showWebhook(id, secret string, result *trial) error {
 		}
 	}
 	from := time.Now().Add(-time.Duration(chosen.days) * 24 * time.Hour)
-	var w webhook
-	var fares health
-	var series []interval
+	var w api.Webhook
+	var fares api.WebhookHealth
+	var series []api.WebhookInterval
 	err := together(func() (err error) {
 		w, _, err = v.gateway.webhook(ctx, id)
 		return err
@@ -86,7 +87,7 @@ func (v *visit) showWebhook(id, secret string, result *trial) error {
 	if err != nil {
 		return err
 	}
-	p := webhookPage{webhook: w, Health: fares, Secret: secret, Trial: result, Overlap: w.PreviousSigningSecretUntil.After(time.Now())}
+	p := webhookPage{Webhook: w, Health: fares, Secret: secret, Trial: result, Overlap: w.PreviousSigningSecretUntil.After(time.Now())}
 	if len(w.Params) > 0 {
 		text, err := json.MarshalIndent(w.Params, "", "  ")
 		if err != nil {

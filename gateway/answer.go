@@ -125,7 +125,7 @@ func replayed(kept *waypost.Answer) answer {
 	return ans
 }
 
-func (ans answer) write(a *api, c *fiber.Ctx) error {
+func (ans answer) write(a *server, c *fiber.Ctx) error {
 	c.Response().ResetBody()
 	if ans.stream != nil {
 		if err := a.writeStream(c, ans); err != nil {
@@ -177,7 +177,7 @@ var statuses = map[waypost.ErrorCode]int{
 const retryAfter = "1"
 
 // classify turns any error into one that can be answered.
-func (a *api) classify(r *request, err error) *waypost.Error {
+func (a *server) classify(r *request, err error) *waypost.Error {
 	var known *waypost.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 && known.Code != waypost.CodeInternalError {
 		return known

@@ -136,7 +136,7 @@ func decodeArticle(document []byte, body *articleJSON) (waypost.Problems, error)
 
 // putArticle stores an article under the id of the path, whole, and wakes the indexer. If-Match is
 // compared in the same transaction.
-func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
+func (a *server) putArticle(ctx context.Context, r *request) (answer, error) {
 	art, err := readArticle(r.body, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -168,12 +168,12 @@ func (a *api) putArticle(ctx context.Context, r *request) (answer, error) {
 	return ans, err
 }
 
-func (a *api) showArticle(ctx context.Context, r *request) (answer, error) {
+func (a *server) showArticle(ctx context.Context, r *request) (answer, error) {
 	art, err := a.Articles.Article(ctx, r.scope, r.param("id"))
 	return resourceWith(art, err, answerArticle)
 }
 
-func (a *api) deleteArticle(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteArticle(ctx context.Context, r *request) (answer, error) {
 	err := a.Articles.DeleteArticle(ctx, r.by(), r.param("id"), func(current waypost.Article) error { return r.checkMatch(answerArticle(current)) })
 	if err != nil {
 		return answer{}, err
@@ -200,7 +200,7 @@ func answerReindex(x waypost.Reindex) reindexAnswer {
 	}
 }
 
-func (a *api) requestReindex(ctx context.Context, r *request) (answer, error) {
+func (a *server) requestReindex(ctx context.Context, r *request) (answer, error) {
 	ans, err := effect(ctx, r, func(ctx context.Context) (waypost.Reindex, error) {
 		return a.Reindexes.RequestReindex(ctx, r.by())
 	}, func(x waypost.Reindex) (answer, error) {
@@ -212,7 +212,7 @@ func (a *api) requestReindex(ctx context.Context, r *request) (answer, error) {
 	return ans, err
 }
 
-func (a *api) showReindex(ctx context.Context, _ *request) (answer, error) {
+func (a *server) showReindex(ctx context.Context, _ *request) (answer, error) {
 	x, err := a.Reindexes.Reindex(ctx)
 	return resourceWith(x, err, answerReindex)
 }

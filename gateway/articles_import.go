@@ -24,7 +24,7 @@ func answerArticleImport(im waypost.ArticleImport) articleImportAnswer {
 
 // importArticles stores the articles before it answers. Unlike an import of leads it
 // needs no second request: sending it again changes nothing.
-func (a *api) importArticles(ctx context.Context, r *request) (answer, error) {
+func (a *server) importArticles(ctx context.Context, r *request) (answer, error) {
 	// Articles are stored while the file is read: none may be if it is not text as a whole.
 	if err := checkText(r.spool, r.charset); err != nil {
 		return answer{}, err

@@ -66,7 +66,7 @@ func decodeLong(body []byte, v any, check func(p *waypost.Problems, leadsIDs []b
 }
 
 // audience checks an audience; list is the text of its leadsIds.
-func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) waypost.Audience {
+func (a *server) audience(p *waypost.Problems, body *audienceBody, list []byte) waypost.Audience {
 	var out waypost.Audience
 	if body == nil {
 		p.Add(waypost.DetailNullValue, audienceTarget, "is missing")
@@ -101,7 +101,7 @@ func (a *api) audience(p *waypost.Problems, body *audienceBody, list []byte) way
 
 // leadFilter checks the filters of a list of leads; path precedes the names of faulty
 // ones, and is "" for those of a query.
-func (a *api) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
+func (a *server) leadFilter(p *waypost.Problems, path string, body filterBody) waypost.LeadFilter {
 	filter := waypost.LeadFilter{LeadsGroup: body.LeadsGroup, Region: body.Region, Gender: body.Gender, Test: body.Test}
 	hint := func(raw *string) string {
 		if path != "" || raw == nil {

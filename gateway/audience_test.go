@@ -14,7 +14,7 @@ import (
 )
 
 func decodeLaunchOf(body string) (waypost.Launch, error) {
-	a := &api{Options: Options{PhoneRegion: "CN", Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
+	a := &server{Options: Options{PhoneRegion: "CN", Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
 	return a.decodeLaunch(&request{body: []byte(body)})
 }
 

@@ -26,7 +26,7 @@ func (r *request) by() waypost.Author {
 
 // readActor reads the name of the person behind the application, which is signed if it is
 // there.
-func (a *api) readActor(_ context.Context, r *request) error {
+func (a *server) readActor(_ context.Context, r *request) error {
 	if !r.sent(signature.HeaderActor) {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (a *api) readActor(_ context.Context, r *request) error {
 }
 
 // exportBegins writes the entry of an export. One that leaves none is not begun.
-func (a *api) exportBegins(ctx context.Context, r *request, kind, things, format string) error {
+func (a *server) exportBegins(ctx context.Context, r *request, kind, things, format string) error {
 	if r.method == fiber.MethodHead { // which gives nothing out
 		return nil
 	}
@@ -72,7 +72,7 @@ func answerAudit(e waypost.AuditEntry) auditAnswer {
 	}
 }
 
-func (a *api) listAudit(ctx context.Context, r *request) (answer, error) {
+func (a *server) listAudit(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.AuditFilter{
 		Target: r.params["target"], Actor: r.params["actor"], From: r.moment("from"), To: r.moment("to"),
 	}

@@ -27,7 +27,7 @@ type Nonces interface {
 // authenticate checks the signature, the nonce, the application's rate limit and
 // its grant (docs/contract.md, "Signature checks"). The body is compared later, by
 // readBody: until then the signature only proves that the sender has the key.
-func (a *api) authenticate(ctx context.Context, r *request) error {
+func (a *server) authenticate(ctx context.Context, r *request) error {
 	claim, err := signature.Parse(r.signed())
 	if err != nil {
 		return unauthorized(err)
@@ -60,7 +60,7 @@ func (a *api) authenticate(ctx context.Context, r *request) error {
 
 // checkStill finds the application again once a body has come, which can take minutes: its key may have
 // been revoked meanwhile, the application disabled, or the grant taken away.
-func (a *api) checkStill(ctx context.Context, r *request) error {
+func (a *server) checkStill(ctx context.Context, r *request) error {
 	if r.length == 0 && !r.sent("Transfer-Encoding") {
 		return nil
 	}
@@ -85,7 +85,7 @@ func lacksGrant(grant waypost.Grant, what string) error {
 // useNonce refuses a request that was seen before. While Redis is away, reads go
 // on with what this process knows; everything else would risk an effect twice, and
 // an export all of it in the hands of somebody who listens.
-func (a *api) useNonce(ctx context.Context, r *request) error {
+func (a *server) useNonce(ctx context.Context, r *request) error {
 	unused, since, err := a.Nonces.Use(ctx, r.app.ID, r.claim.Nonce, r.claim.Time)
 	a.noteRedis(ctx, unused, err)
 	if err != nil && (r.method == fiber.MethodGet || r.method == fiber.MethodHead) && !r.route.exports() {
@@ -106,7 +106,7 @@ func (a *api) useNonce(ctx context.Context, r *request) error {
 
 // noteRedis logs when Redis goes away and when it is back, once each. Only an unused
 // nonce shows that Redis answered: a used one may be known without asking it.
-func (a *api) noteRedis(ctx context.Context, unused bool, err error) {
+func (a *server) noteRedis(ctx context.Context, unused bool, err error) {
 	switch {
 	case unused && a.nonceAway.CompareAndSwap(true, false):
 		a.Log.LogAttrs(ctx, slog.LevelInfo, "the replay guard's Redis is back")

@@ -69,7 +69,7 @@ type wire struct {
 	began      time.Time
 }
 
-func (a *api) newWire(c *fiber.Ctx) *wire {
+func (a *server) newWire(c *fiber.Ctx) *wire {
 	from := c.Context().RequestBodyStream()
 	if from == nil {
 		return &wire{err: io.EOF, most: maxDrain}
@@ -160,7 +160,7 @@ func (w *wire) drain() (all bool) {
 
 // drain throws away what is left of a body, and tells whether that was all. Who has not shown who they
 // are, and an organisation that sends many bodies already, must be done soon.
-func (a *api) drain(r *request) (all bool) {
+func (a *server) drain(r *request) (all bool) {
 	switch {
 	case r.wire.err != nil: // nothing is left
 	case r.proven && a.bodies.take(r.app):
@@ -175,7 +175,7 @@ func (a *api) drain(r *request) (all bool) {
 func (w *wire) hurry() { w.least, w.err = 0, w.allow(unknownTime) }
 
 // checkAwaited refuses a request by its headers whose body has yet to be asked for.
-func (a *api) checkAwaited(ctx context.Context, r *request) error {
+func (a *server) checkAwaited(ctx context.Context, r *request) error {
 	if !r.wire.awaited {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (a *api) checkAwaited(ctx context.Context, r *request) error {
 
 // readBody reads the body and compares it with the one that was signed. A body that is
 // too large is read no further and cannot be compared; checkMedia refuses it.
-func (a *api) readBody(_ context.Context, r *request) error {
+func (a *server) readBody(_ context.Context, r *request) error {
 	limit := r.route.body.limit
 	if r.length > limit {
 		r.tooLarge = true
@@ -229,7 +229,7 @@ const (
 )
 
 // receive reads a body into memory, and one byte more of one that is too large.
-func (a *api) receive(r *request) ([]byte, error) {
+func (a *server) receive(r *request) ([]byte, error) {
 	if r.length == 0 && !r.sent("Transfer-Encoding") {
 		return nil, nil
 	}
@@ -272,7 +272,7 @@ const maxSpools = 8
 
 // spoolBody reads an import's body into a temporary file that has no name, and
 // compares its hash with the one that was signed.
-func (a *api) spoolBody(r *request) error {
+func (a *server) spoolBody(r *request) error {
 	if !a.spools.take(r.app) {
 		return waypost.Errorf(waypost.CodeServiceUnavailable, "", "other imports are being received at this moment; send this one again when they are done")
 	}
@@ -312,7 +312,7 @@ func (a *api) spoolBody(r *request) error {
 }
 
 // closeSpool gives back what spoolBody took.
-func (a *api) closeSpool(r *request) {
+func (a *server) closeSpool(r *request) {
 	if r.spool != nil {
 		_ = r.spool.Close()
 	}
@@ -321,7 +321,7 @@ func (a *api) closeSpool(r *request) {
 	}
 }
 
-func (a *api) selectStage(_ context.Context, r *request) error {
+func (a *server) selectStage(_ context.Context, r *request) error {
 	stage, err := waypost.ParseStage(r.header("X-Cloud-Stage"))
 	r.scope = waypost.Scope{Org: r.app.Org, Stage: stage}
 	return err
@@ -329,7 +329,7 @@ func (a *api) selectStage(_ context.Context, r *request) error {
 
 // checkMedia refuses a body that is no JSON by its headers, then one that is too
 // large.
-func (a *api) checkMedia(_ context.Context, r *request) error {
+func (a *server) checkMedia(_ context.Context, r *request) error {
 	hasBody := len(r.body) > 0 || r.tooLarge || r.wire.awaited
 	if hasBody || r.route.body.required {
 		takes := r.route.body.media

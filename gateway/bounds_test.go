@@ -47,7 +47,7 @@ func (v *oneVersion) JourneyVersion(_ context.Context, sc waypost.Scope, id stri
 func TestDefinitionsAreKeptAndBounded(t *testing.T) {
 	t.Parallel()
 	source := &oneVersion{}
-	a := &api{Options: Options{Journeys: source}, definitions: newDefinitions()}
+	a := &server{Options: Options{Journeys: source}, definitions: newDefinitions()}
 	for range 3 {
 		if _, err := a.definition(t.Context(), waypost.Scope{}, "jrn_1", 1); err != nil {
 			t.Fatal(err)

@@ -65,39 +65,39 @@ func resume[T, A any](
 	}, describe)
 }
 
-func (a *api) pauseEnrollment(ctx context.Context, r *request) (answer, error) {
+func (a *server) pauseEnrollment(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.PauseEnrollment, a.answerEnrolled)
 }
 
-func (a *api) resumeEnrollment(ctx context.Context, r *request) (answer, error) {
+func (a *server) resumeEnrollment(ctx context.Context, r *request) (answer, error) {
 	return resume(ctx, r, a.Controls.ResumeEnrollment, a.answerEnrolled)
 }
 
-func (a *api) cancelEnrollment(ctx context.Context, r *request) (answer, error) {
+func (a *server) cancelEnrollment(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.CancelEnrollment, a.answerEnrolled)
 }
 
-func (a *api) pauseLaunch(ctx context.Context, r *request) (answer, error) {
+func (a *server) pauseLaunch(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.PauseLaunch, a.answerLaunch)
 }
 
-func (a *api) resumeLaunch(ctx context.Context, r *request) (answer, error) {
+func (a *server) resumeLaunch(ctx context.Context, r *request) (answer, error) {
 	return resume(ctx, r, a.Controls.ResumeLaunch, a.answerLaunch)
 }
 
-func (a *api) cancelLaunch(ctx context.Context, r *request) (answer, error) {
+func (a *server) cancelLaunch(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.CancelLaunch, a.answerLaunch)
 }
 
-func (a *api) pauseJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) pauseJourney(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.PauseJourney, answerJourneyState)
 }
 
-func (a *api) resumeJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) resumeJourney(ctx context.Context, r *request) (answer, error) {
 	return resume(ctx, r, a.Controls.ResumeJourney, answerJourneyState)
 }
 
-func (a *api) cancelJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) cancelJourney(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Controls.CancelJourney, answerJourneyState)
 }
 

@@ -52,7 +52,7 @@ func decodeCopy(r *request) (name string, to waypost.Scope, err error) {
 // copyJourney makes a journey with the draft of another one. In the same stage it names
 // the same webhooks and journeys, in another one those of the same names and, where it
 // names itself, the copy.
-func (a *api) copyJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) copyJourney(ctx context.Context, r *request) (answer, error) {
 	name, to, err := decodeCopy(r)
 	if err != nil {
 		return answer{}, err
@@ -109,7 +109,7 @@ func copyName(name string, beside bool) string {
 // counterparts adds to ids what stands in another stage for the other webhooks and journeys
 // that a definition names: the id of the only one of the same name, or that name, and then it
 // notes what is missing.
-func (a *api) counterparts(
+func (a *server) counterparts(
 	ctx context.Context, r *request, stage waypost.Stage, d *journey.Definition, ids map[string]string, missing *waypost.Problems,
 ) error {
 	webhooks, err := a.Webhooks.WebhookNamesakes(ctx, r.scope, stage, d.Webhooks())

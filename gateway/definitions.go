@@ -32,7 +32,7 @@ func newKept[K comparable, V any](size int) *lru.Cache[K, V] {
 
 // definition returns a published version of a journey that was found in the
 // scope.
-func (a *api) definition(ctx context.Context, sc waypost.Scope, journeyID string, version int) (*journey.Definition, error) {
+func (a *server) definition(ctx context.Context, sc waypost.Scope, journeyID string, version int) (*journey.Definition, error) {
 	key := versionKey{journeyID, version}
 	if known, found := a.definitions.Get(key); found {
 		return known, nil

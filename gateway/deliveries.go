@@ -57,7 +57,7 @@ type deliveryAnswer struct {
 	TemporalURL    *string                `json:"temporalUrl"`
 }
 
-func (a *api) answerDelivery(d waypost.Delivery) deliveryAnswer {
+func (a *server) answerDelivery(d waypost.Delivery) deliveryAnswer {
 	ans := deliveryAnswer{
 		MessageID: d.MessageID, EnrollmentID: orNull(d.EnrollmentID), JourneyID: orNull(d.JourneyID), JourneyVersion: orNull(d.JourneyVersion),
 		NodeID: orNull(d.NodeID), SubscriptionID: orNull(d.SubscriptionID), WebhookID: d.WebhookID, LeadsID: orNull(d.LeadsID), Status: d.Status,
@@ -143,7 +143,7 @@ func errorClass(p *waypost.Problems, target string, raw *string) string {
 	return *raw
 }
 
-func (a *api) listDeliveries(ctx context.Context, r *request) (answer, error) {
+func (a *server) listDeliveries(ctx context.Context, r *request) (answer, error) {
 	filter := deliveryFilter(r)
 	return answerPage(r, func(page waypost.Page) ([]waypost.Delivery, error) {
 		return a.Deliveries.ListDeliveries(ctx, r.scope, filter, page)
@@ -182,7 +182,7 @@ func answerGroup(g waypost.DeliveryGroup, by []string) groupAnswer {
 }
 
 // summarizeDeliveries counts deliveries in groups.
-func (a *api) summarizeDeliveries(ctx context.Context, r *request) (answer, error) {
+func (a *server) summarizeDeliveries(ctx context.Context, r *request) (answer, error) {
 	filter := deliveryFilter(r)
 	by := several(&r.queryFaults, "groupBy", r.text("groupBy"), waypost.DeliveryGroupings, waypost.DetailOutOfRange,
 		"must be one or more of "+strings.Join(waypost.DeliveryGroupings, ", ")+", with commas between")
@@ -203,7 +203,7 @@ func (a *api) summarizeDeliveries(ctx context.Context, r *request) (answer, erro
 
 // exportDeliveries streams all deliveries that match, newest first, with the members that
 // a list has.
-func (a *api) exportDeliveries(ctx context.Context, r *request) (answer, error) {
+func (a *server) exportDeliveries(ctx context.Context, r *request) (answer, error) {
 	filter, scope := deliveryFilter(r), r.scope
 	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Delivery) error) error {
 		if begin != nil {
@@ -259,7 +259,7 @@ type sentRequest struct {
 	Body    json.RawMessage   `json:"body"`
 }
 
-func (a *api) showDelivery(ctx context.Context, r *request) (answer, error) {
+func (a *server) showDelivery(ctx context.Context, r *request) (answer, error) {
 	d, attempts, body, err := a.Deliveries.Delivery(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err

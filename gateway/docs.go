@@ -110,7 +110,7 @@ func file(name string) []byte {
 }
 
 // addPages puts openapi.yaml and what shows it beside the routes.
-func (a *api) addPages(app *fiber.App) {
+func (a *server) addPages(app *fiber.App) {
 	for _, p := range pages {
 		rt := route{method: fiber.MethodGet, path: p.path, body: noBody}
 		serve := func(c *fiber.Ctx) error { return a.servePage(&rt, p, c) }
@@ -121,7 +121,7 @@ func (a *api) addPages(app *fiber.App) {
 
 // servePage answers without a signature. The page has an ETag and is compressed if the client takes
 // gzip.
-func (a *api) servePage(rt *route, p page, c *fiber.Ctx) error {
+func (a *server) servePage(rt *route, p page, c *fiber.Ctx) error {
 	r := requestOf(c)
 	r.route = rt
 	if err := a.checkPath(c.UserContext(), r); err != nil {

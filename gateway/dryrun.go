@@ -60,7 +60,7 @@ const (
 )
 
 // decodeDryRun reads all but the lead that has an id and the definition.
-func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptions, err error) {
+func (a *server) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptions, err error) {
 	var impossible *waypost.Error
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		body.check(p)
@@ -90,7 +90,7 @@ func (a *api) decodeDryRun(r *request) (body dryRunBody, o journey.SimulateOptio
 }
 
 // checkSubject adds what is wrong with a subject. It returns what checkLead does.
-func (a *api) checkSubject(p *waypost.Problems, body subjectBody) (impossible *waypost.Error) {
+func (a *server) checkSubject(p *waypost.Problems, body subjectBody) (impossible *waypost.Error) {
 	switch {
 	case body.LeadsID != nil && body.Lead != nil:
 		p.Add(waypost.DetailInvalidFormat, "lead", "must not stand beside leadsId")
@@ -120,7 +120,7 @@ func (e *dryRunEntry) check(p *waypost.Problems, key string) {
 
 // checkLead adds what is wrong with the fields of an invented lead. It returns an
 // UnprocessableEntity, which is answered if there is no other fault.
-func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (impossible *waypost.Error) {
+func (a *server) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (impossible *waypost.Error) {
 	const path = "lead"
 	_, err := fields.Validate(a.PhoneRegion, a.Now())
 	var invalid *waypost.Error
@@ -139,7 +139,7 @@ func (a *api) checkLead(p *waypost.Problems, fields *waypost.LeadFields) (imposs
 }
 
 // nearMoment reads a time from which a journey can be followed.
-func (a *api) nearMoment(p *waypost.Problems, target string, raw *string) time.Time {
+func (a *server) nearMoment(p *waypost.Problems, target string, raw *string) time.Time {
 	before := len(*p)
 	t := moment(p, target, raw, "")
 	if len(*p) == before && t.Sub(a.Now()).Abs() > maxDryRunDistance {
@@ -148,7 +148,7 @@ func (a *api) nearMoment(p *waypost.Problems, target string, raw *string) time.T
 	return t
 }
 
-func (a *api) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) journey.SimulatedEvent {
+func (a *server) dryRunEvent(p *waypost.Problems, path string, e dryRunEvent) journey.SimulatedEvent {
 	out := journey.SimulatedEvent{Name: e.Name, Properties: e.Properties}
 	checkEventName(p, path+"name", e.Name)
 	switch {
@@ -253,7 +253,7 @@ type dryRunMessage struct {
 
 // dryRun follows one lead through a journey with the interpreter of production, on a
 // virtual clock. It sends and stores nothing.
-func (a *api) dryRun(ctx context.Context, r *request) (answer, error) {
+func (a *server) dryRun(ctx context.Context, r *request) (answer, error) {
 	body, options, err := a.decodeDryRun(r)
 	if err != nil {
 		return answer{}, err
@@ -350,7 +350,7 @@ func touchpointsOnly(c choice, outcomes map[string]journey.TouchpointResult) err
 
 // dryRunLead returns a lead, and when it got messages that count for the cap: those
 // from before the start.
-func (a *api) dryRunLead(ctx context.Context, r *request, c choice, id int64, start time.Time) (lead waypost.Lead, sent []time.Time, err error) {
+func (a *server) dryRunLead(ctx context.Context, r *request, c choice, id int64, start time.Time) (lead waypost.Lead, sent []time.Time, err error) {
 	if lead, err = a.Leads.Lead(ctx, r.scope, id); err != nil {
 		return lead, nil, err
 	}
@@ -361,7 +361,7 @@ func (a *api) dryRunLead(ctx context.Context, r *request, c choice, id int64, st
 }
 
 // webhooksOf returns the webhooks of a definition by their ids.
-func (a *api) webhooksOf(ctx context.Context, r *request, c choice) (map[string]*waypost.Webhook, error) {
+func (a *server) webhooksOf(ctx context.Context, r *request, c choice) (map[string]*waypost.Webhook, error) {
 	hooks := map[string]*waypost.Webhook{}
 	for _, id := range c.Webhooks() {
 		w, err := a.Webhooks.Webhook(ctx, r.scope, id)
@@ -375,7 +375,7 @@ func (a *api) webhooksOf(ctx context.Context, r *request, c choice) (map[string]
 
 // unwanted looks which channels leads are suppressed in, and returns what says why a touchpoint
 // of one of them would be skipped. An invented lead, without an id, is suppressed in none.
-func (a *api) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, leads []waypost.Lead) (func(webhookID string, lead waypost.Lead) string, error) {
+func (a *server) unwanted(ctx context.Context, hooks map[string]*waypost.Webhook, leads []waypost.Lead) (func(webhookID string, lead waypost.Lead) string, error) {
 	var ids []int64
 	if slices.ContainsFunc(slices.Collect(maps.Values(hooks)), func(w *waypost.Webhook) bool { return w.Channel != "" }) {
 		for _, lead := range leads {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Enrollments stores enrollments, and has them started. A stored one is accepted: it will
@@ -71,13 +72,13 @@ type enrolledAnswer struct {
 	TemporalURL  *string                  `json:"temporalUrl"`
 }
 
-func (a *api) answerEnrolled(e waypost.Enrollment) enrolledAnswer {
+func (a *server) answerEnrolled(e waypost.Enrollment) enrolledAnswer {
 	return enrolledAnswer{e.ID, e.JourneyID, e.Version, e.Status, orNull(e.WorkflowID), orNull(a.TemporalURL(e.JourneyID, e.LeadsID))}
 }
 
 // enroll stores an enrollment in the newest published version; the pump starts
 // it. It is accepted even if nothing can be started now.
-func (a *api) enroll(ctx context.Context, r *request) (answer, error) {
+func (a *server) enroll(ctx context.Context, r *request) (answer, error) {
 	e, err := decodeEnroll(r)
 	if err != nil {
 		return answer{}, err
@@ -100,7 +101,7 @@ type publishedKey struct {
 
 // enrollPublished enrolls in the published version. The one that was published last is
 // remembered, which saves a read; if another one is since, storage says ErrNotPublished.
-func (a *api) enrollPublished(ctx context.Context, r *request, e waypost.Enrollment) (answer, error) {
+func (a *server) enrollPublished(ctx context.Context, r *request, e waypost.Enrollment) (answer, error) {
 	key := publishedKey{r.scope, e.JourneyID}
 	version, remembered := a.published.Get(key)
 	if !remembered {
@@ -154,7 +155,7 @@ type conversionAnswer struct {
 }
 
 // answerEnrollments describes enrollments, with the conversions of those that have one.
-func (a *api) answerEnrollments(ctx context.Context, list ...waypost.Enrollment) ([]enrollmentAnswer, error) {
+func (a *server) answerEnrollments(ctx context.Context, list ...waypost.Enrollment) ([]enrollmentAnswer, error) {
 	ids := make([]string, len(list))
 	for i, e := range list {
 		ids[i] = e.ID
@@ -184,7 +185,7 @@ func answerEntry(e waypost.Entry) entryAnswer {
 	return entryAnswer{e.Kind, orNull(e.Event), orNull(e.EventID), orNull(e.Segment)}
 }
 
-func (a *api) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
+func (a *server) answerEnrollment(e waypost.Enrollment) enrollmentAnswer {
 	ans := enrollmentAnswer{
 		enrolledAnswer: a.answerEnrolled(e), LeadsID: e.LeadsID, Entry: answerEntry(e.Entry), EntryKey: e.EntryKey, Params: e.Params, NodeID: orNull(e.NodeID),
 		CreatedAt: stamp(e.CreatedAt), EndedAt: stampOrNull(e.EndedAt),
@@ -215,7 +216,7 @@ func answerTimelineEntry(t waypost.TimelineEntry) timelineEntry {
 	return timelineEntry{stamp(t.At), t.NodeID, t.What, orNull(t.Next), orNull(t.Way), orNull(t.Reason), t.Version}
 }
 
-func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
+func (a *server) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	e, entries, err := a.Enrollments.Enrollment(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -227,7 +228,7 @@ func (a *api) showEnrollment(ctx context.Context, r *request) (answer, error) {
 	return resource(http.StatusOK, "", enrollmentDetail{shown[0], described(entries, answerTimelineEntry)})
 }
 
-func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
+func (a *server) listEnrollments(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.EnrollmentFilter{
 		JourneyID: r.params["journeyId"], Version: int(r.integer("version", 1, math.MaxInt32, 0)), NodeID: r.params["nodeId"],
 		Statuses: r.enrollmentStatuses(), LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), LaunchID: r.params["launchId"],
@@ -245,7 +246,7 @@ func (a *api) listEnrollments(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(list[enrollmentAnswer]{shown, r.cursor(next)})
+	return ok(api.List[enrollmentAnswer]{Items: shown, NextCursor: r.cursor(next)})
 }
 
 // enrollmentStatuses reads the filter status: one or several, separated by commas.

@@ -45,7 +45,7 @@ type eventBody struct {
 }
 
 // readEvent reads and checks an event that the sender of the request reports.
-func (a *api) readEvent(r *request, document []byte) (e waypost.Event, err error) {
+func (a *server) readEvent(r *request, document []byte) (e waypost.Event, err error) {
 	var body eventBody
 	err = checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
 		checkEventID(p, "eventId", body.EventID)
@@ -68,7 +68,7 @@ func (a *api) readEvent(r *request, document []byte) (e waypost.Event, err error
 }
 
 // eventLead reads whose an event is: one address of a lead.
-func (a *api) eventLead(p *waypost.Problems, body eventBody, e *waypost.Event) {
+func (a *server) eventLead(p *waypost.Problems, body eventBody, e *waypost.Event) {
 	given := 0
 	for _, there := range []bool{body.LeadsID != nil, body.ExternalID != nil, body.Email != nil, body.MobilePhone != nil} {
 		if there {
@@ -95,7 +95,7 @@ func (a *api) eventLead(p *waypost.Problems, body eventBody, e *waypost.Event) {
 }
 
 // occurredAt reads when an event has occurred; the zero time says that it is when it is accepted.
-func (a *api) occurredAt(p *waypost.Problems, raw *string) time.Time {
+func (a *server) occurredAt(p *waypost.Problems, raw *string) time.Time {
 	before := len(*p)
 	at := moment(p, "occurredAt", raw, "")
 	if raw == nil || len(*p) > before {
@@ -142,7 +142,7 @@ type eventAnswer struct {
 }
 
 // acceptEvent stores an event; enrollments that wait for it are told by the pump.
-func (a *api) acceptEvent(ctx context.Context, r *request) (answer, error) {
+func (a *server) acceptEvent(ctx context.Context, r *request) (answer, error) {
 	e, err := a.readEvent(r, r.body)
 	if err != nil {
 		return answer{}, err
@@ -172,7 +172,7 @@ func answerEvent(e waypost.Event) listedEvent {
 	return listedEvent{e.EventID, e.Name, e.LeadsID, e.Properties, stamp(e.OccurredAt), stamp(e.AcceptedAt)}
 }
 
-func (a *api) listEvents(ctx context.Context, r *request) (answer, error) {
+func (a *server) listEvents(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.EventFilter{
 		LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0), Name: r.params["name"],
 		From: r.moment("from"), To: r.moment("to"), OldestFirst: r.oldestFirst("occurredAt"),
@@ -197,7 +197,7 @@ type eventNameAnswer struct {
 	LastAt string `json:"lastAt"`
 }
 
-func (a *api) listEventNames(ctx context.Context, r *request) (answer, error) {
+func (a *server) listEventNames(ctx context.Context, r *request) (answer, error) {
 	names, err := a.Events.EventNames(ctx, r.scope)
 	if err != nil {
 		return answer{}, err
@@ -224,7 +224,7 @@ func answerEventImport(im waypost.EventImport) (answer, error) {
 }
 
 // importEvents accepts the events before it answers, as importArticles does with articles.
-func (a *api) importEvents(ctx context.Context, r *request) (answer, error) {
+func (a *server) importEvents(ctx context.Context, r *request) (answer, error) {
 	if err := checkText(r.spool, r.charset); err != nil {
 		return answer{}, err
 	}
@@ -236,7 +236,7 @@ func (a *api) importEvents(ctx context.Context, r *request) (answer, error) {
 }
 
 // eventRows reads an import of one event a line.
-func (a *api) eventRows(r *request, most int) iter.Seq2[waypost.EventRow, error] {
+func (a *server) eventRows(r *request, most int) iter.Seq2[waypost.EventRow, error] {
 	return eachLine(r.spool, r.charset, most, maxBody, func(line importLine) (row waypost.EventRow, err error) {
 		row = waypost.EventRow{Line: line.number, Err: line.fault}
 		if line.fault == nil {

@@ -23,7 +23,7 @@ type exportEnd struct {
 }
 
 // exportLeads streams all leads that match.
-func (a *api) exportLeads(ctx context.Context, r *request) (answer, error) {
+func (a *server) exportLeads(ctx context.Context, r *request) (answer, error) {
 	q, scope := a.leadQuery(r), r.scope
 	export := func(ctx context.Context, begin func([]string) error, each func(waypost.Lead) error) error {
 		return a.Leads.ExportLeads(ctx, scope, q, begin, each)
@@ -35,7 +35,7 @@ func (a *api) exportLeads(ctx context.Context, r *request) (answer, error) {
 
 // exported answers with an export of things of a kind, in the form that the query asks for.
 // Both forms end with their count, so that a cut-off is seen.
-func exported(ctx context.Context, a *api, r *request, kind, things string, ndjson streamFunc, csv func(bom bool) streamFunc) (answer, error) {
+func exported(ctx context.Context, a *server, r *request, kind, things string, ndjson streamFunc, csv func(bom bool) streamFunc) (answer, error) {
 	format, given := r.params["format"]
 	if !given {
 		format = "ndjson"
@@ -70,7 +70,7 @@ const maxExports = 6
 const exportWait = 3 * time.Second
 
 // sharing begins a stream once the application has a share of the exports.
-func (a *api) sharing(app waypost.Application, stream streamFunc) streamFunc {
+func (a *server) sharing(app waypost.Application, stream streamFunc) streamFunc {
 	return func(ctx context.Context, w *bufio.Writer, setTrailer func(string)) error {
 		if got, err := a.exports.wait(ctx, app, exportWait); err != nil {
 			return err

@@ -16,14 +16,14 @@ func init() {
 
 // NewHasty makes a gateway that gives headers and bodies another time.
 func NewHasty(o Options, patience time.Duration) *fiber.App {
-	a := newAPI(o)
+	a := newServer(o)
 	a.headerTime, a.bodyTime = patience, patience
 	return a.server()
 }
 
 // NewStrict makes a gateway that looks after each window whether enough was sent or read.
 func NewStrict(o Options, window time.Duration) *fiber.App {
-	a := newAPI(o)
+	a := newServer(o)
 	a.headerTime, a.bodyTime, a.window = time.Minute, time.Minute, window
 	return a.server()
 }
@@ -31,7 +31,7 @@ func NewStrict(o Options, window time.Duration) *fiber.App {
 // NewBare serves the handlers of a gateway without anything around them: no limits,
 // no signature, no replay guard, no log. It is what the benchmarks compare with.
 func NewBare(o Options, scope waypost.Scope) *fiber.App {
-	a := &api{Options: o, definitions: newDefinitions()}
+	a := &server{Options: o, definitions: newDefinitions()}
 	app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
 	for _, rt := range routes {
 		app.Add(rt.method, rt.path, func(c *fiber.Ctx) error {

@@ -56,7 +56,7 @@ type forecastDay struct {
 	Skipped     int            `json:"skipped"`     // see waypost.SkipReasons
 }
 
-func (a *api) decodeForecast(r *request) (body forecastBody, audience waypost.Audience, days int, err error) {
+func (a *server) decodeForecast(r *request) (body forecastBody, audience waypost.Audience, days int, err error) {
 	days = defaultForecastDays
 	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
 		body.check(p)
@@ -72,7 +72,7 @@ func (a *api) decodeForecast(r *request) (body forecastBody, audience waypost.Au
 
 // forecast tells what a launch to an audience would send, day by day. It follows a
 // sample; what that gets is scaled to the whole audience.
-func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
+func (a *server) forecast(ctx context.Context, r *request) (answer, error) {
 	body, audience, days, err := a.decodeForecast(r)
 	if err != nil {
 		return answer{}, err
@@ -105,7 +105,7 @@ func (a *api) forecast(ctx context.Context, r *request) (answer, error) {
 }
 
 // outlook follows a sample of an audience, which has so many leads in total.
-func (a *api) outlook(ctx context.Context, r *request, c choice, audience waypost.Audience, o journey.ForecastOptions) (out journey.Outlook, total int, err error) {
+func (a *server) outlook(ctx context.Context, r *request, c choice, audience waypost.Audience, o journey.ForecastOptions) (out journey.Outlook, total int, err error) {
 	if o.Winners, err = a.winners(ctx, c); err != nil {
 		return out, 0, err
 	}
@@ -144,7 +144,7 @@ func (a *api) outlook(ctx context.Context, r *request, c choice, audience waypos
 
 // forecastGoal says how many of so many leads would convert. It goes by the whole days (UTC)
 // of a year whose enrollments can convert no more, in versions with the same goal.
-func (a *api) forecastGoal(ctx context.Context, r *request, c choice, leads int, now time.Time) (*forecastGoal, error) {
+func (a *server) forecastGoal(ctx context.Context, r *request, c choice, leads int, now time.Time) (*forecastGoal, error) {
 	goal, has := c.Goal()
 	if !has {
 		return nil, nil

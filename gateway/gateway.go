@@ -110,8 +110,8 @@ const (
 // methodUnknown stands for all methods that Fiber does not know.
 const methodUnknown = "UNKNOWN"
 
-// api is the state behind the handlers.
-type api struct {
+// server is the state behind the handlers.
+type server struct {
 	Options
 	credentials *recent[waypost.Credential]
 	tokens      *tokens
@@ -130,10 +130,10 @@ type api struct {
 }
 
 // New makes the gateway's server, ready to be given a listener.
-func New(o Options) *fiber.App { return newAPI(o).server() }
+func New(o Options) *fiber.App { return newServer(o).server() }
 
-func newAPI(o Options) *api {
-	return &api{
+func newServer(o Options) *server {
+	return &server{
 		Options: o, credentials: newCredentials(o.Applications, o.Now), tokens: newTokens(o.TokenKeys, o.Applications, o.Now), definitions: newDefinitions(), published: newKept[publishedKey, int](maxPublished),
 		simulations: newSimulations(), spools: newShares(maxSpools, maxSpools/2), exports: newShares(maxExports, maxExports/2),
 		bodies: newShares(maxBodies, maxBodies/2), longBodies: newShares(maxLongBodies, maxLongBodies/2), trials: newShares(maxTrials, maxTrialsPerApp),
@@ -143,7 +143,7 @@ func newAPI(o Options) *api {
 
 // server wires the routes so that no body is read before its signature is checked, and that Fiber
 // changes neither paths nor bodies.
-func (a *api) server() *fiber.App {
+func (a *server) server() *fiber.App {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
 		// Paths are compared byte by byte.
@@ -285,7 +285,7 @@ func closeUnused(next func(*fasthttp.RequestCtx, error)) func(*fasthttp.RequestC
 
 // refuseConnection answers what Fiber refuses before it looks for a route: a
 // request that is not HTTP, or headers that are too long.
-func (a *api) refuseConnection(c *fiber.Ctx, err error) error {
+func (a *server) refuseConnection(c *fiber.Ctx, err error) error {
 	r := &request{c: c, id: a.newRequestID(), began: time.Now()}
 	a.trace(r)
 	var refused *fiber.Error

@@ -145,7 +145,7 @@ func answerWinner(d *journey.Definition, w waypost.Winner) winnerAnswer {
 }
 
 // winnersOf returns the splits of a version that compare their arms, by node.
-func (a *api) winnersOf(ctx context.Context, journeyID string, d *journey.Definition, version int) (map[string]waypost.Winner, error) {
+func (a *server) winnersOf(ctx context.Context, journeyID string, d *journey.Definition, version int) (map[string]waypost.Winner, error) {
 	contests := func(n journey.Node) bool {
 		_, yes := n.Contest()
 		return yes
@@ -164,7 +164,7 @@ func (a *api) winnersOf(ctx context.Context, journeyID string, d *journey.Defini
 }
 
 // winners returns the arms that take everybody, of what is simulated.
-func (a *api) winners(ctx context.Context, c choice) (map[string]int, error) {
+func (a *server) winners(ctx context.Context, c choice) (map[string]int, error) {
 	if c.draft {
 		return nil, nil
 	}
@@ -326,7 +326,7 @@ func decodeReverse(r *request) (version int, err error) {
 }
 
 // reverseWinner has all arms of a split take leads again.
-func (a *api) reverseWinner(ctx context.Context, r *request) (answer, error) {
+func (a *server) reverseWinner(ctx context.Context, r *request) (answer, error) {
 	version, err := decodeReverse(r)
 	if err != nil {
 		return answer{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Breakers reads the states of circuit breakers.
@@ -11,82 +12,28 @@ type Breakers interface {
 	BreakerState(ctx context.Context, w waypost.Webhook) waypost.BreakerState
 }
 
-// healthAnswer is the health of a webhook and its receiver.
-type healthAnswer struct {
-	WebhookID      string         `json:"webhookId"`
-	Enabled        bool           `json:"enabled"`
-	DisabledReason *string        `json:"disabledReason"`
-	Breaker        breakerAnswer  `json:"breaker"`
-	Waiting        waitingAnswer  `json:"waiting"`
-	LastHour       statsAnswer    `json:"lastHour"`
-	LastDay        statsAnswer    `json:"lastDay"`
-	LastSuccessAt  *string        `json:"lastSuccessAt"`
-	LastErrors     []failedAnswer `json:"lastErrors"`
-	SampledSince   *string        `json:"sampledSince"`
+func answerWaiting(w waypost.Waiting) api.DeferredReason {
+	return api.DeferredReason{Reason: w.Reason, Count: w.Count, Since: api.AtOrNull(w.Since)}
 }
 
-type breakerAnswer struct {
-	State       string  `json:"state"`
-	Since       *string `json:"since"`
-	NextProbeAt *string `json:"nextProbeAt"`
+func answerFailed(f waypost.FailedAttempt) api.FailedAttempt {
+	return api.FailedAttempt{
+		At: api.At(f.At), MessageID: f.MessageID, Attempt: f.Attempt, HTTPStatus: api.IntOrNull(f.HTTPStatus),
+		ErrorClass: api.ErrorClass(f.ErrorClass), DurationMs: f.DurationMs,
+	}
 }
 
-type waitingAnswer struct {
-	Retrying int              `json:"retrying"`
-	Deferred int              `json:"deferred"`
-	Reasons  []deferredAnswer `json:"reasons"`
-}
-
-type deferredAnswer struct {
-	Reason string  `json:"reason"`
-	Count  int     `json:"count"`
-	Since  *string `json:"since"`
-}
-
-type statsAnswer struct {
-	Attempts    int            `json:"attempts"`
-	Succeeded   int            `json:"succeeded"`
-	Failed      int            `json:"failed"`
-	SuccessRate *float64       `json:"successRate"`
-	LatencyMs   *latencyAnswer `json:"latencyMs"`
-	Errors      map[string]int `json:"errors"`
-}
-
-type latencyAnswer struct {
-	P50 int64 `json:"p50"`
-	P95 int64 `json:"p95"`
-	P99 int64 `json:"p99"`
-	Max int64 `json:"max"`
-}
-
-type failedAnswer struct {
-	At         string `json:"at"`
-	MessageID  string `json:"messageId"`
-	Attempt    int    `json:"attempt"`
-	HTTPStatus *int   `json:"httpStatus"`
-	ErrorClass string `json:"errorClass"`
-	DurationMs int64  `json:"durationMs"`
-}
-
-func answerWaiting(w waypost.Waiting) deferredAnswer {
-	return deferredAnswer{w.Reason, w.Count, stampOrNull(&w.Since)}
-}
-
-func answerFailed(f waypost.FailedAttempt) failedAnswer {
-	return failedAnswer{stamp(f.At), f.MessageID, f.Attempt, orNull(f.HTTPStatus), f.ErrorClass, f.DurationMs}
-}
-
-func answerStats(s waypost.AttemptStats) statsAnswer {
-	ans := statsAnswer{Attempts: s.Attempts, Succeeded: s.Succeeded, Failed: s.Attempts - s.Succeeded, Errors: s.Errors}
+func answerStats(s waypost.AttemptStats) api.AttemptStats {
+	ans := api.AttemptStats{Attempts: s.Attempts, Succeeded: s.Succeeded, Failed: s.Attempts - s.Succeeded, Errors: s.Errors}
 	if s.Attempts > 0 {
 		rate := float64(s.Succeeded) / float64(s.Attempts)
 		ans.SuccessRate = &rate
-		ans.LatencyMs = &latencyAnswer{s.P50.Milliseconds(), s.P95.Milliseconds(), s.P99.Milliseconds(), s.Max.Milliseconds()}
+		ans.LatencyMs = &api.Latency{P50: s.P50.Milliseconds(), P95: s.P95.Milliseconds(), P99: s.P99.Milliseconds(), Max: s.Max.Milliseconds()}
 	}
 	return ans
 }
 
-func (a *api) showHealth(ctx context.Context, r *request) (answer, error) {
+func (a *server) showHealth(ctx context.Context, r *request) (answer, error) {
 	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -96,12 +43,12 @@ func (a *api) showHealth(ctx context.Context, r *request) (answer, error) {
 		return answer{}, err
 	}
 	breaker := a.Breakers.BreakerState(ctx, w)
-	ans := healthAnswer{
-		WebhookID: w.ID, Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
-		Breaker:  breakerAnswer{breaker.State, stampOrNull(&breaker.Since), stampOrNull(&breaker.NextProbe)},
-		Waiting:  waitingAnswer{Retrying: traffic.Retrying, Reasons: described(traffic.Deferred, answerWaiting)},
-		LastHour: answerStats(traffic.Hour), LastDay: answerStats(traffic.Day), LastSuccessAt: stampOrNull(&traffic.LastSuccess),
-		LastErrors: described(traffic.LastErrors, answerFailed), SampledSince: stampOrNull(&traffic.SampledSince),
+	ans := api.WebhookHealth{
+		WebhookID: w.ID, Enabled: w.Enabled, DisabledReason: api.TextOrNull(w.DisabledReason),
+		Breaker:  api.Breaker{State: breaker.State, Since: api.AtOrNull(breaker.Since), NextProbeAt: api.AtOrNull(breaker.NextProbe)},
+		Waiting:  api.Waiting{Retrying: traffic.Retrying, Reasons: described(traffic.Deferred, answerWaiting)},
+		LastHour: answerStats(traffic.Hour), LastDay: answerStats(traffic.Day), LastSuccessAt: api.AtOrNull(traffic.LastSuccess),
+		LastErrors: described(traffic.LastErrors, answerFailed), SampledSince: api.AtOrNull(traffic.SampledSince),
 	}
 	for _, d := range traffic.Deferred {
 		ans.Waiting.Deferred += d.Count

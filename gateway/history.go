@@ -6,32 +6,18 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // historySpan is what a history has that is asked for without a beginning.
 const historySpan = 7 * 24 * time.Hour
 
-// intervalAnswer is an hour or a day of webhooks.
-type intervalAnswer struct {
-	From      string `json:"from"`
-	Attempts  int    `json:"attempts"`
-	Succeeded int    `json:"succeeded"`
-	Failed    int    `json:"failed"`
+func answerInterval(i waypost.WebhookInterval) api.AttemptInterval {
+	return api.AttemptInterval{From: api.At(i.From), Attempts: i.Attempts(), Succeeded: i.Succeeded, Failed: i.Failed}
 }
 
-// webhookIntervalAnswer is one of a single webhook. Without attempts there are no percentiles.
-type webhookIntervalAnswer struct {
-	intervalAnswer
-	P50Ms *int64 `json:"p50Ms"`
-	P99Ms *int64 `json:"p99Ms"`
-}
-
-func answerInterval(i waypost.WebhookInterval) intervalAnswer {
-	return intervalAnswer{From: stamp(i.From), Attempts: i.Attempts(), Succeeded: i.Succeeded, Failed: i.Failed}
-}
-
-func answerWebhookInterval(i waypost.WebhookInterval) webhookIntervalAnswer {
-	ans := webhookIntervalAnswer{intervalAnswer: answerInterval(i)}
+func answerWebhookInterval(i waypost.WebhookInterval) api.WebhookInterval {
+	ans := api.WebhookInterval{AttemptInterval: answerInterval(i)}
 	if ans.Attempts > 0 {
 		p50, p99 := i.P50.Milliseconds(), i.P99.Milliseconds()
 		ans.P50Ms, ans.P99Ms = &p50, &p99
@@ -39,13 +25,8 @@ func answerWebhookInterval(i waypost.WebhookInterval) webhookIntervalAnswer {
 	return ans
 }
 
-// historyAnswer is a history of intervals.
-type historyAnswer[T any] struct {
-	Series []T `json:"series"`
-}
-
 // historyOf reads which span of a history is asked for, and the length of its intervals.
-func (a *api) historyOf(r *request) (from, to time.Time, every time.Duration, err error) {
+func (a *server) historyOf(r *request) (from, to time.Time, every time.Duration, err error) {
 	p := &r.queryFaults
 	from, to = r.moment("from"), r.moment("to")
 	every = cmp.Or(r.every(), waypost.StatisticsHour).Duration()
@@ -63,7 +44,7 @@ func (a *api) historyOf(r *request) (from, to time.Time, every time.Duration, er
 }
 
 // showHistory tells how a webhook's attempts ended, hour by hour or day by day.
-func (a *api) showHistory(ctx context.Context, r *request) (answer, error) {
+func (a *server) showHistory(ctx context.Context, r *request) (answer, error) {
 	from, to, every, err := a.historyOf(r)
 	if err != nil {
 		return answer{}, err
@@ -72,11 +53,11 @@ func (a *api) showHistory(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(historyAnswer[webhookIntervalAnswer]{described(series, answerWebhookInterval)})
+	return ok(api.WebhookHistory{Series: described(series, answerWebhookInterval)})
 }
 
 // showAttempts is showHistory over all webhooks.
-func (a *api) showAttempts(ctx context.Context, r *request) (answer, error) {
+func (a *server) showAttempts(ctx context.Context, r *request) (answer, error) {
 	from, to, every, err := a.historyOf(r)
 	if err != nil {
 		return answer{}, err
@@ -85,5 +66,5 @@ func (a *api) showAttempts(ctx context.Context, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(historyAnswer[intervalAnswer]{described(series, answerInterval)})
+	return ok(api.AttemptHistory{Series: described(series, answerInterval)})
 }

@@ -35,7 +35,7 @@ const (
 
 // claimKey finds the answer of an earlier request with the same Idempotency-Key,
 // or takes the key for this one.
-func (a *api) claimKey(ctx context.Context, r *request) error {
+func (a *server) claimKey(ctx context.Context, r *request) error {
 	key, given := r.header(headerIdempotencyKey), r.sent(headerIdempotencyKey)
 	if !given || r.method != fiber.MethodPost {
 		return nil
@@ -61,7 +61,7 @@ func (a *api) claimKey(ctx context.Context, r *request) error {
 
 // settle stores the answer of a request that has an Idempotency-Key, or frees the key,
 // even if the client is gone.
-func (a *api) settle(ctx context.Context, r *request, ans answer, err error) error {
+func (a *server) settle(ctx context.Context, r *request, ans answer, err error) error {
 	if r.held == nil || r.held.Kept && err == nil {
 		return err
 	}

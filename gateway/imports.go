@@ -45,7 +45,7 @@ type importAnswer struct {
 	TemporalURL *string              `json:"temporalUrl"`
 }
 
-func (a *api) answerImport(im waypost.Import) importAnswer {
+func (a *server) answerImport(im waypost.Import) importAnswer {
 	return importAnswer{
 		ID: im.ID, Status: im.Status, Mode: im.Mode, Match: orNull(string(im.Match)), DryRun: im.DryRun,
 		Total: im.Total, Processed: im.Processed, Created: im.Created, Updated: im.Updated, Failed: im.Failed,
@@ -55,7 +55,7 @@ func (a *api) answerImport(im waypost.Import) importAnswer {
 }
 
 // importLeads stores the rows of an import; the pump starts its workflow.
-func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
+func (a *server) importLeads(ctx context.Context, r *request) (answer, error) {
 	im := waypost.Import{AppID: r.app.ID, Mode: waypost.ImportCreate, PhoneRegion: a.PhoneRegion}
 	if mode, given := r.params["mode"]; given {
 		im.Mode = waypost.ImportMode(mode)
@@ -83,12 +83,12 @@ func (a *api) importLeads(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-func (a *api) showImport(ctx context.Context, r *request) (answer, error) {
+func (a *server) showImport(ctx context.Context, r *request) (answer, error) {
 	im, err := a.Imports.Import(ctx, r.scope, r.param("id"))
 	return resourceWith(im, err, a.answerImport)
 }
 
-func (a *api) cancelImport(ctx context.Context, r *request) (answer, error) {
+func (a *server) cancelImport(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Imports.CancelImport, a.answerImport)
 }
 
@@ -102,7 +102,7 @@ func answerImportError(e waypost.ImportError) importError {
 	return importError{e.Line, errorBodyOf(e.Error)}
 }
 
-func (a *api) showImportErrors(ctx context.Context, r *request) (answer, error) {
+func (a *server) showImportErrors(ctx context.Context, r *request) (answer, error) {
 	scope, id := r.scope, r.param("id")
 	if _, err := a.Imports.Import(ctx, scope, id); err != nil {
 		return answer{}, err

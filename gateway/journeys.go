@@ -94,7 +94,7 @@ var storedWait = 100 * time.Millisecond
 
 // versionProblems is what a published version would be refused for now: checks that came after it
 // was published, and shorter retention, may have added some. nil if there was no share to check it by.
-func (a *api) versionProblems(ctx context.Context, r *request, journeyID string, version int) (waypost.Problems, error) {
+func (a *server) versionProblems(ctx context.Context, r *request, journeyID string, version int) (waypost.Problems, error) {
 	definition, err := a.definition(ctx, r.scope, journeyID, version)
 	if no := (*unreadable)(nil); errors.As(err, &no) {
 		return no.problems, nil
@@ -134,7 +134,7 @@ func decodeDraft(r *request) (name string, draft []byte, err error) {
 	return definition.Name(), b.Bytes(), nil
 }
 
-func (a *api) createJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) createJourney(ctx context.Context, r *request) (answer, error) {
 	name, draft, err := decodeDraft(r)
 	if err != nil {
 		return answer{}, err
@@ -154,7 +154,7 @@ var (
 	}
 )
 
-func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
+func (a *server) listJourneys(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.JourneyFilter{
 		Name: r.short("name", journey.MaxName), Status: oneOf(r, "status", journeyStatuses), Tag: r.short("tag", waypost.MaxTag),
 		WebhookID: r.params["webhookId"],
@@ -166,7 +166,7 @@ func (a *api) listJourneys(ctx context.Context, r *request) (answer, error) {
 
 // showJourney adds to the journey what is wrong now with its published version, the winners of its
 // splits, and counts of what retention has dropped.
-func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) showJourney(ctx context.Context, r *request) (answer, error) {
 	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -201,7 +201,7 @@ func (a *api) showJourney(ctx context.Context, r *request) (answer, error) {
 // matchJourney compares If-Match with a journey.
 func (r *request) matchJourney(j waypost.Journey) error { return r.checkMatch(answerJourney(j)) }
 
-func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) replaceJourney(ctx context.Context, r *request) (answer, error) {
 	name, draft, err := decodeDraft(r)
 	if err != nil {
 		return answer{}, err
@@ -210,13 +210,13 @@ func (a *api) replaceJourney(ctx context.Context, r *request) (answer, error) {
 	return resourceWith(j, err, answerJourney)
 }
 
-func (a *api) deleteJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteJourney(ctx context.Context, r *request) (answer, error) {
 	return noContent(a.Journeys.DeleteJourney(ctx, r.by(), r.param("id"), r.matchJourney))
 }
 
 // publishJourney makes the draft an immutable version, or answers with the newest
 // one if the draft says the same. An archived journey is in use again.
-func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) publishJourney(ctx context.Context, r *request) (answer, error) {
 	id := r.param("id")
 	j, err := a.Journeys.Journey(ctx, r.scope, id)
 	if err != nil {
@@ -244,12 +244,12 @@ func (a *api) publishJourney(ctx context.Context, r *request) (answer, error) {
 
 // checkDefinition reports everything that keeps a definition from being published.
 // Compiling its conditions can take seconds, so it needs a share as a dry run does.
-func (a *api) checkDefinition(ctx context.Context, r *request, d *journey.Definition) error {
+func (a *server) checkDefinition(ctx context.Context, r *request, d *journey.Definition) error {
 	return a.checkWithin(ctx, r, d, simulationWait)
 }
 
 // checkWithin is checkDefinition that waits so long for a share.
-func (a *api) checkWithin(ctx context.Context, r *request, d *journey.Definition, wait time.Duration) error {
+func (a *server) checkWithin(ctx context.Context, r *request, d *journey.Definition, wait time.Duration) error {
 	webhooks, err := a.Webhooks.MissingWebhooks(ctx, r.scope, d.Webhooks())
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func (a *api) checkWithin(ctx context.Context, r *request, d *journey.Definition
 
 // checkRecords notes the segments and journeys that conditions name, and the segments that entry
 // and exitOn name, and the scope lacks.
-func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Definition, p *waypost.Problems) error {
+func (a *server) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Definition, p *waypost.Problems) error {
 	needs, entered := d.AllNeeds(), d.EnteredSegments()
 	if needs.None() && len(entered) == 0 {
 		return nil
@@ -312,7 +312,7 @@ func (a *api) checkRecords(ctx context.Context, sc waypost.Scope, d *journey.Def
 	return nil
 }
 
-func (a *api) showVersion(ctx context.Context, r *request) (answer, error) {
+func (a *server) showVersion(ctx context.Context, r *request) (answer, error) {
 	n, err := versionOf(r.param("version"))
 	if err != nil {
 		return answer{}, err

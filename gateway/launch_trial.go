@@ -60,7 +60,7 @@ func (b launchTestBody) test(p *waypost.Problems) *waypost.LaunchTest {
 
 // decider sets the split whose winner a launch's test waits for: the first one of the version that
 // has one.
-func (a *api) decider(ctx context.Context, sc waypost.Scope, l *waypost.Launch) error {
+func (a *server) decider(ctx context.Context, sc waypost.Scope, l *waypost.Launch) error {
 	if l.Test == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func checkLaunchRate(p *waypost.Problems, rate float64) {
 }
 
 // patchLaunch changes the rate of a launch; null is as fast as it goes.
-func (a *api) patchLaunch(ctx context.Context, r *request) (answer, error) {
+func (a *server) patchLaunch(ctx context.Context, r *request) (answer, error) {
 	var body launchPatch
 	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		if body.RatePerSecond != nil {
@@ -166,7 +166,7 @@ func (a *api) patchLaunch(ctx context.Context, r *request) (answer, error) {
 }
 
 // launchSettings is a launch without what changes by itself while it runs. The ETag is of that.
-func (a *api) launchSettings(l waypost.Launch) launchAnswer {
+func (a *server) launchSettings(l waypost.Launch) launchAnswer {
 	l.Status, l.Progress, l.Skips, l.StartedAt, l.EndedAt, l.Recurrence = "", waypost.LaunchProgress{}, waypost.LaunchSkips{}, nil, nil, nil
 	if l.Test != nil {
 		test := *l.Test
@@ -176,7 +176,7 @@ func (a *api) launchSettings(l waypost.Launch) launchAnswer {
 	return a.answerListedLaunch(l)
 }
 
-func (a *api) launchResource(l waypost.Launch) (answer, error) {
+func (a *server) launchResource(l waypost.Launch) (answer, error) {
 	ans, err := resource(http.StatusOK, "", a.launchSettings(l))
 	ans.body = a.answerLaunch(l)
 	return ans, err

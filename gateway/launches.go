@@ -58,7 +58,7 @@ func (b scheduleBody) schedule(p *waypost.Problems) *waypost.Schedule {
 
 // decodeLaunch reports all faults of the body at once. Its list of leadsIds may be longer than other
 // bodies.
-func (a *api) decodeLaunch(r *request) (l waypost.Launch, err error) {
+func (a *server) decodeLaunch(r *request) (l waypost.Launch, err error) {
 	var body launchBody
 	err = decodeLong(r.body, &body, func(p *waypost.Problems, leadsIDs []byte) {
 		l.Audience = a.audience(p, body.Audience, leadsIDs)
@@ -148,13 +148,13 @@ func answerSchedule(l waypost.Launch) *scheduleAnswer {
 	return ans
 }
 
-func (a *api) answerLaunch(l waypost.Launch) launchAnswer {
+func (a *server) answerLaunch(l waypost.Launch) launchAnswer {
 	ans := a.answerListedLaunch(l)
 	ans.Completed, ans.Outcomes = &l.Progress.Completed, &l.Progress.Outcomes
 	return ans
 }
 
-func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
+func (a *server) answerListedLaunch(l waypost.Launch) launchAnswer {
 	ans := launchAnswer{
 		LaunchID: l.ID, JourneyID: l.JourneyID, Version: l.Version, Status: l.Status,
 		Total: l.Progress.Total, Enrolled: l.Progress.Enrolled, Skipped: l.Progress.Skipped, HeldOut: l.Progress.HeldOut,
@@ -173,7 +173,7 @@ func (a *api) answerListedLaunch(l waypost.Launch) launchAnswer {
 // launch stores a launch of the newest published version; the pump starts its workflow, or
 // makes the Schedule of one that recurs. A launch of a paused journey enrolls too, and its
 // enrollments are held until the journey is resumed.
-func (a *api) launch(ctx context.Context, r *request) (answer, error) {
+func (a *server) launch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.decodeLaunch(r)
 	if err != nil {
 		return answer{}, err
@@ -207,7 +207,7 @@ func takesLeads(j waypost.Journey) error {
 	return nil
 }
 
-func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
+func (a *server) showLaunch(ctx context.Context, r *request) (answer, error) {
 	l, err := a.Launches.Launch(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -215,7 +215,7 @@ func (a *api) showLaunch(ctx context.Context, r *request) (answer, error) {
 	return a.launchResource(l)
 }
 
-func (a *api) listLaunches(ctx context.Context, r *request) (answer, error) {
+func (a *server) listLaunches(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.LaunchFilter{JourneyID: r.params["journeyId"], RecurringID: r.params["recurringId"], Status: oneOf(r, "status", launchStatuses)}
 	return answerPage(r, func(page waypost.Page) ([]waypost.Launch, error) {
 		return a.Launches.ListLaunches(ctx, r.scope, filter, page)

@@ -60,7 +60,7 @@ const (
 	preferRepresentation    = "return=representation"
 )
 
-func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
+func (a *server) createLead(ctx context.Context, r *request) (answer, error) {
 	fields, phones, err := a.decodeLead(r)
 	if err != nil {
 		return answer{}, err
@@ -79,13 +79,13 @@ func (a *api) createLead(ctx context.Context, r *request) (answer, error) {
 }
 
 // wakeFor wakes the pump for the journeys that a lead has begun, or may begin.
-func (a *api) wakeFor(lead waypost.Lead) {
+func (a *server) wakeFor(lead waypost.Lead) {
 	if lead.Began > 0 {
 		a.Waker.Wake()
 	}
 }
 
-func (a *api) showLead(ctx context.Context, r *request) (answer, error) {
+func (a *server) showLead(ctx context.Context, r *request) (answer, error) {
 	id, err := leadsIDOf(r)
 	if err != nil {
 		return answer{}, err
@@ -103,7 +103,7 @@ func leadsIDOf(r *request) (int64, error) {
 	return id, nil
 }
 
-func (a *api) listLeads(ctx context.Context, r *request) (answer, error) {
+func (a *server) listLeads(ctx context.Context, r *request) (answer, error) {
 	q := a.leadQuery(r)
 	return answerPage(r, func(page waypost.Page) ([]waypost.Lead, error) {
 		q.Page = page
@@ -115,7 +115,7 @@ func (a *api) listLeads(ctx context.Context, r *request) (answer, error) {
 const maxListedLeads = 100
 
 // leadQuery reads the filters and the order of a list of leads.
-func (a *api) leadQuery(r *request) waypost.LeadQuery {
+func (a *server) leadQuery(r *request) waypost.LeadQuery {
 	number := func(name string) *int64 {
 		if _, given := r.params[name]; !given {
 			return nil
@@ -183,7 +183,7 @@ type countAnswer struct {
 
 // decodeCount reads which leads are counted: those of an audience, or, if when is not empty, those
 // that meet this condition.
-func (a *api) decodeCount(r *request) (audience waypost.Audience, when string, err error) {
+func (a *server) decodeCount(r *request) (audience waypost.Audience, when string, err error) {
 	var body struct {
 		Audience *audienceBody `json:"audience"`
 		When     *string       `json:"when"`
@@ -204,7 +204,7 @@ func (a *api) decodeCount(r *request) (audience waypost.Audience, when string, e
 
 // countLeads tells how many leads a launch to an audience would be for now, or how many meet a
 // condition.
-func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
+func (a *server) countLeads(ctx context.Context, r *request) (answer, error) {
 	audience, when, err := a.decodeCount(r)
 	if err != nil {
 		return answer{}, err
@@ -230,7 +230,7 @@ func (a *api) countLeads(ctx context.Context, r *request) (answer, error) {
 
 // countAudience counts the leads of an audience, and names some that are spread over those that
 // were looked up.
-func (a *api) countAudience(ctx context.Context, sc waypost.Scope, audience waypost.Audience, ans *countAnswer) error {
+func (a *server) countAudience(ctx context.Context, sc waypost.Scope, audience waypost.Audience, ans *countAnswer) error {
 	n := countSample
 	if audience.Listed() {
 		n = countListed
@@ -255,7 +255,7 @@ type customFieldAnswer struct {
 	Share float64 `json:"share"`
 }
 
-func (a *api) listCustomFields(ctx context.Context, r *request) (answer, error) {
+func (a *server) listCustomFields(ctx context.Context, r *request) (answer, error) {
 	fields, sampled, err := a.Leads.CustomFields(ctx, r.scope)
 	if err != nil {
 		return answer{}, err
@@ -264,7 +264,7 @@ func (a *api) listCustomFields(ctx context.Context, r *request) (answer, error) 
 }
 
 // patchLead merges what is written into the lead (RFC 7396).
-func (a *api) patchLead(ctx context.Context, r *request) (answer, error) {
+func (a *server) patchLead(ctx context.Context, r *request) (answer, error) {
 	patch, err := a.decodePatch(r)
 	if err != nil {
 		return answer{}, err
@@ -275,7 +275,7 @@ func (a *api) patchLead(ctx context.Context, r *request) (answer, error) {
 }
 
 // replaceLead gives the lead exactly the fields that are written.
-func (a *api) replaceLead(ctx context.Context, r *request) (answer, error) {
+func (a *server) replaceLead(ctx context.Context, r *request) (answer, error) {
 	fields, phones, err := a.decodeLead(r)
 	if err != nil {
 		return answer{}, err
@@ -283,7 +283,7 @@ func (a *api) replaceLead(ctx context.Context, r *request) (answer, error) {
 	return a.updateLead(ctx, r, func(waypost.Lead) (waypost.LeadFields, []string, error) { return fields, phones, nil })
 }
 
-func (a *api) updateLead(ctx context.Context, r *request, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (answer, error) {
+func (a *server) updateLead(ctx context.Context, r *request, change func(waypost.Lead) (waypost.LeadFields, []string, error)) (answer, error) {
 	id, err := leadsIDOf(r)
 	if err != nil {
 		return answer{}, err
@@ -305,7 +305,7 @@ func (a *api) updateLead(ctx context.Context, r *request, change func(waypost.Le
 	return ans, err
 }
 
-func (a *api) deleteLead(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteLead(ctx context.Context, r *request) (answer, error) {
 	id, err := leadsIDOf(r)
 	if err != nil {
 		return answer{}, err
@@ -378,7 +378,7 @@ func (r *request) matchLead(l waypost.Lead) error { return r.checkMatch(answerLe
 const businessParam = "businessParam"
 
 // decodeLead reads and checks businessParam.
-func (a *api) decodeLead(r *request) (fields waypost.LeadFields, phones []string, err error) {
+func (a *server) decodeLead(r *request) (fields waypost.LeadFields, phones []string, err error) {
 	err = decodeBusinessParam(r, func(f waypost.LeadFields) error {
 		phones, err = f.Validate(a.PhoneRegion, a.Now())
 		fields = f
@@ -388,7 +388,7 @@ func (a *api) decodeLead(r *request) (fields waypost.LeadFields, phones []string
 }
 
 // decodePatch reads a merge patch in businessParam, and checks the members that it has.
-func (a *api) decodePatch(r *request) (patch waypost.LeadPatch, err error) {
+func (a *server) decodePatch(r *request) (patch waypost.LeadPatch, err error) {
 	err = decodeBusinessParam(r, func(f waypost.LeadFields) error {
 		begin, end, _ := memberOf(r.body, businessParam)
 		patch, _ = waypost.ReadLeadPatch(r.body[begin:end])

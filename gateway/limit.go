@@ -42,7 +42,7 @@ const (
 )
 
 // limit asks a rate limit, and refuses the request if it is over it.
-func (a *api) limit(ctx context.Context, r *request, name, key string, perSecond, burst int) error {
+func (a *server) limit(ctx context.Context, r *request, name, key string, perSecond, burst int) error {
 	p := policy{name: name, perSecond: perSecond, burst: burst}
 	p.quota = a.Rates.Allow(ctx, name+":"+key, perSecond, burst)
 	r.policies = append(r.policies, p)
@@ -53,12 +53,12 @@ func (a *api) limit(ctx context.Context, r *request, name, key string, perSecond
 }
 
 // limitAddress is the limit that comes before everything else.
-func (a *api) limitAddress(ctx context.Context, r *request) error {
+func (a *server) limitAddress(ctx context.Context, r *request) error {
 	return a.limit(ctx, r, policyAddress, a.clientAddress(r), a.AddressRate, 2*a.AddressRate)
 }
 
 // clientAddress names who sent the request.
-func (a *api) clientAddress(r *request) string {
+func (a *server) clientAddress(r *request) string {
 	var forwarded []string
 	for _, h := range r.headers {
 		if strings.EqualFold(h.Name, "X-Forwarded-For") {

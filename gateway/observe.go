@@ -24,7 +24,7 @@ const maxRequestID = 128
 
 // observe is around every request: it gives it an id, answers its errors, a panic
 // included, and writes one log line about it.
-func (a *api) observe(c *fiber.Ctx) error {
+func (a *server) observe(c *fiber.Ctx) error {
 	connection, _ := c.Context().Conn().(*conn)
 	if connection != nil {
 		connection.requests++
@@ -57,7 +57,7 @@ func (a *api) observe(c *fiber.Ctx) error {
 }
 
 // trace begins the trace of a request, or goes on with its client's.
-func (a *api) trace(r *request) {
+func (a *server) trace(r *request) {
 	if a.Trace == nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (a *api) trace(r *request) {
 	r.traced = traced
 }
 
-func (a *api) newRequestID() string { return waypost.NewID("req_", a.Now()) }
+func (a *server) newRequestID() string { return waypost.NewID("req_", a.Now()) }
 
 func isRequestID(s string) bool {
 	return s != "" && len(s) <= maxRequestID && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
@@ -93,7 +93,7 @@ var levels = map[waypost.ErrorCode]slog.Level{
 
 // finish answers err, if there is one, and logs the request: no query, no body,
 // no personal data, and paths only as their pattern.
-func (a *api) finish(r *request, err error) {
+func (a *server) finish(r *request, err error) {
 	r.c.Set(headerRequestID, r.id)
 	// Answers hold any text, such as titles: no browser must take one for a page.
 	r.c.Set("X-Content-Type-Options", "nosniff")

@@ -35,6 +35,7 @@ type openAPI struct {
 	mu         sync.Mutex
 	codes      map[string]bool // of errors and of their details
 	answers    map[string]bool // "operationId status"
+	kept       map[string]bool // what keep has remembered
 }
 
 // one is held while something is validated: the library keeps schemas that it is
@@ -72,7 +73,10 @@ func readOpenAPI() (*openAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &openAPI{model: &built.Model, schemas: schema_validation.NewSchemaValidator(), codes: map[string]bool{}, answers: map[string]bool{}}
+	c := &openAPI{
+		model: &built.Model, schemas: schema_validation.NewSchemaValidator(),
+		codes: map[string]bool{}, answers: map[string]bool{}, kept: map[string]bool{},
+	}
 	c.validator = validator.NewValidatorFromV3Model(c.model)
 	c.validator.SetDocument(document)
 	for path, item := range c.model.Paths.PathItems.FromOldest() {
@@ -181,6 +185,11 @@ func (c *openAPI) check(t testing.TB, method, target string, headers http.Header
 	if tag := a.header.Get("ETag"); tag != "" && !etagForm.MatchString(tag) {
 		faults = append(faults, "the ETag is none of ours")
 	}
+	if response != nil && response.Content != nil && a.raw != "" && streamed[name] == nil {
+		if content := response.Content.GetOrZero("application/json"); content != nil {
+			faults = append(faults, outOfOrder("the answer", content.Schema.Schema(), json.RawMessage(a.raw))...)
+		}
+	}
 	if response != nil {
 		if (response.Content == nil || method == http.MethodHead) && a.raw != "" {
 			faults = append(faults, "it has a body")
@@ -206,6 +215,7 @@ func (c *openAPI) check(t testing.TB, method, target string, headers http.Header
 		t.Errorf("%s %s → %d is not as openapi.yaml says (%s):\n%s\nsent %.400q\ngot  %.1000s", method, target, a.status, name, strings.Join(faults, "\n"), body, a.raw)
 	}
 	c.saw(name, a)
+	c.keep(name, a)
 }
 
 // maxCheckedBody is the longest request that is validated, in bytes.
@@ -304,6 +314,10 @@ func (c *openAPI) unseen() []string {
 // they all have run.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if err := theOpenAPI().writeAnswers(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
 	all := !testing.Short()
 	for _, narrowed := range []string{"test.run", "test.skip", "test.list", "test.fuzz", "test.bench"} {
 		all = all && flag.Lookup(narrowed).Value.String() == ""

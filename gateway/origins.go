@@ -23,7 +23,7 @@ const (
 // admitOrigin lets pages of the origins that searches are open to read the answer, an
 // error too. No cookie or other credential of the browser has a meaning here: the token is
 // in a header, so none is allowed.
-func (a *api) admitOrigin(r *request) {
+func (a *server) admitOrigin(r *request) {
 	if len(a.SearchOrigins) == 0 || !strings.HasPrefix(r.path, apiPrefix) {
 		return
 	}
@@ -39,7 +39,7 @@ func (a *api) admitOrigin(r *request) {
 }
 
 // preflight tells a browser whether a page may search.
-func (a *api) preflight(c *fiber.Ctx) error {
+func (a *server) preflight(c *fiber.Ctx) error {
 	r := requestOf(c)
 	r.route = &route{method: fiber.MethodOptions, path: searchPath, body: noBody}
 	if err := a.checkPath(c.UserContext(), r); err != nil {

@@ -25,7 +25,7 @@ func wellFormed(raw string) bool {
 
 // checkPath refuses a path that matches a route but is malformed, or that Fiber
 // routed by other bytes than the ones that are signed.
-func (a *api) checkPath(_ context.Context, r *request) error {
+func (a *server) checkPath(_ context.Context, r *request) error {
 	if !wellFormed(r.path) || string(r.c.Request().URI().PathOriginal()) != r.path {
 		return badPath()
 	}

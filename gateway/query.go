@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"waypost"
+	"waypost/api"
 )
 
 // maxQueryValue bounds one query parameter, in bytes.
@@ -23,7 +24,7 @@ const maxQueryValue = 1024
 // checkQuery reads the query parameters: unknown, repeated, empty and undecodable
 // ones are refused, all at once. A list refuses them together with those whose values it
 // does not take.
-func (a *api) checkQuery(r *request) error {
+func (a *server) checkQuery(r *request) error {
 	p := &r.queryFaults
 	r.params = map[string]string{}
 	for piece := range strings.SplitSeq(r.query, "&") {
@@ -221,12 +222,6 @@ func inOrder(p *waypost.Problems, path, from, to string, begin, end time.Time) {
 	}
 }
 
-// list is a page of a list.
-type list[T any] struct {
-	Items      []T     `json:"items"`
-	NextCursor *string `json:"nextCursor"`
-}
-
 // readPage reads limit and cursor.
 func (r *request) readPage() {
 	r.page.Limit = int(r.integer("limit", 1, waypost.MaxPageSize, waypost.DefaultPageSize))
@@ -274,16 +269,15 @@ func answerPage[R, T any](
 		rows = rows[:r.page.Limit]
 		next = id(rows[len(rows)-1])
 	}
-	return ok(list[T]{described(rows, describe), r.cursor(next)})
+	return ok(api.List[T]{Items: described(rows, describe), NextCursor: r.cursor(next)})
 }
 
-// cursor is what a client sends for the page that follows a place; null for "".
-func (r *request) cursor(place string) *string {
+// cursor is what a client sends for the page that follows a place; "" for "".
+func (r *request) cursor(place string) api.Cursor {
 	if place == "" {
-		return nil
+		return ""
 	}
-	cursor := base64.RawURLEncoding.EncodeToString(append(r.filterHash(), place...))
-	return &cursor
+	return api.Cursor(base64.RawURLEncoding.EncodeToString(append(r.filterHash(), place...)))
 }
 
 // described is the answer's form of things in a list, which is never null.

@@ -22,7 +22,7 @@ type Redeliveries interface {
 }
 
 // redeliver begins a new round of attempts of one message; the pump starts it.
-func (a *api) redeliver(ctx context.Context, r *request) (answer, error) {
+func (a *server) redeliver(ctx context.Context, r *request) (answer, error) {
 	return effect(ctx, r, func(ctx context.Context) (waypost.Delivery, error) {
 		return a.Deliveries.Redeliver(ctx, r.by(), r.param("id"))
 	}, func(d waypost.Delivery) (answer, error) {
@@ -140,7 +140,7 @@ func answerRedelivery(r waypost.Redelivery) redeliveryAnswer {
 }
 
 // createRedelivery stores a bulk redelivery; the pump carries it out.
-func (a *api) createRedelivery(ctx context.Context, r *request) (answer, error) {
+func (a *server) createRedelivery(ctx context.Context, r *request) (answer, error) {
 	filter, err := decodeRedelivery(r)
 	if err != nil {
 		return answer{}, err
@@ -152,17 +152,17 @@ func (a *api) createRedelivery(ctx context.Context, r *request) (answer, error) 
 	})
 }
 
-func (a *api) showRedelivery(ctx context.Context, r *request) (answer, error) {
+func (a *server) showRedelivery(ctx context.Context, r *request) (answer, error) {
 	found, err := a.Deliveries.Redelivery(ctx, r.scope, r.param("id"))
 	return resourceWith(found, err, answerRedelivery)
 }
 
-func (a *api) listRedeliveries(ctx context.Context, r *request) (answer, error) {
+func (a *server) listRedeliveries(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) ([]waypost.Redelivery, error) {
 		return a.Deliveries.ListRedeliveries(ctx, r.scope, page)
 	}, func(r waypost.Redelivery) string { return r.ID }, answerRedelivery)
 }
 
-func (a *api) cancelRedelivery(ctx context.Context, r *request) (answer, error) {
+func (a *server) cancelRedelivery(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Deliveries.CancelRedelivery, answerRedelivery)
 }

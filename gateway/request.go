@@ -59,7 +59,7 @@ func requestOf(c *fiber.Ctx) *request {
 }
 
 // newRequest copies what the checks need out of the connection's buffers.
-func (a *api) newRequest(c *fiber.Ctx) (*request, error) {
+func (a *server) newRequest(c *fiber.Ctx) (*request, error) {
 	h := &c.Request().Header
 	r := &request{c: c, began: time.Now(), method: string(h.Method()), wire: a.newWire(c)}
 	r.path, r.query, _ = strings.Cut(string(h.RequestURI()), "?")

@@ -24,11 +24,11 @@ type route struct {
 
 // handler decodes, validates, calls and returns what to answer. An error that is
 // no *waypost.Error is answered as InternalError without its cause.
-type handler func(*api, context.Context, *request) (answer, error)
+type handler func(*server, context.Context, *request) (answer, error)
 
 // waking wakes the pump once the handler has stored something for workflows to do.
 func waking(h handler) handler {
-	return func(a *api, ctx context.Context, r *request) (answer, error) {
+	return func(a *server, ctx context.Context, r *request) (answer, error) {
 		ans, err := h(a, ctx, r)
 		if err == nil {
 			a.Waker.Wake()
@@ -76,137 +76,137 @@ var (
 )
 
 var routes = []route{
-	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*api).createLead},
-	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*api).listLeads},
-	{"GET", "/v1/leads/export", waypost.GrantLeadsExport, noBody, leadExportQuery, (*api).exportLeads},
-	{"POST", "/v1/leads/count", waypost.GrantJourneysRun, longBody, nil, (*api).countLeads},
-	{"GET", "/v1/leads/fields", waypost.GrantLeadsExport, noBody, nil, (*api).listCustomFields},
-	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*api).importLeads)},
-	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*api).showImport},
-	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*api).showImportErrors},
-	{"POST", "/v1/leads/imports/:id/cancel", waypost.GrantLeadsImport, noBody, nil, (*api).cancelImport},
-	{"GET", "/v1/leads/:id", waypost.GrantLeadsExport, noBody, nil, (*api).showLead},
-	{"PATCH", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*api).patchLead},
-	{"PUT", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*api).replaceLead},
-	{"DELETE", "/v1/leads/:id", waypost.GrantLeadsUpdate, noBody, nil, (*api).deleteLead},
+	{"POST", "/v1/leads", waypost.GrantLeadsImport, jsonBody, nil, (*server).createLead},
+	{"GET", "/v1/leads", waypost.GrantLeadsExport, noBody, leadListQuery, (*server).listLeads},
+	{"GET", "/v1/leads/export", waypost.GrantLeadsExport, noBody, leadExportQuery, (*server).exportLeads},
+	{"POST", "/v1/leads/count", waypost.GrantJourneysRun, longBody, nil, (*server).countLeads},
+	{"GET", "/v1/leads/fields", waypost.GrantLeadsExport, noBody, nil, (*server).listCustomFields},
+	{"POST", "/v1/leads/imports", waypost.GrantLeadsImport, importBody, importQuery, waking((*server).importLeads)},
+	{"GET", "/v1/leads/imports/:id", waypost.GrantLeadsImport, noBody, nil, (*server).showImport},
+	{"GET", "/v1/leads/imports/:id/errors", waypost.GrantLeadsImport, noBody, nil, (*server).showImportErrors},
+	{"POST", "/v1/leads/imports/:id/cancel", waypost.GrantLeadsImport, noBody, nil, (*server).cancelImport},
+	{"GET", "/v1/leads/:id", waypost.GrantLeadsExport, noBody, nil, (*server).showLead},
+	{"PATCH", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*server).patchLead},
+	{"PUT", "/v1/leads/:id", waypost.GrantLeadsUpdate, jsonBody, nil, (*server).replaceLead},
+	{"DELETE", "/v1/leads/:id", waypost.GrantLeadsUpdate, noBody, nil, (*server).deleteLead},
 
-	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).createWebhook},
-	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, webhookQuery, (*api).listWebhooks},
-	{"GET", "/v1/webhooks/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*api).showAttempts},
-	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*api).showWebhook},
-	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*api).patchWebhook},
-	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*api).deleteWebhook},
-	{"GET", "/v1/webhooks/:id/health", waypost.GrantWebhooksRead, noBody, nil, (*api).showHealth},
-	{"GET", "/v1/webhooks/:id/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*api).showHistory},
-	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*api).testWebhook},
+	{"POST", "/v1/webhooks", waypost.GrantWebhooksWrite, jsonBody, nil, (*server).createWebhook},
+	{"GET", "/v1/webhooks", waypost.GrantWebhooksRead, noBody, webhookQuery, (*server).listWebhooks},
+	{"GET", "/v1/webhooks/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*server).showAttempts},
+	{"GET", "/v1/webhooks/:id", waypost.GrantWebhooksRead, noBody, nil, (*server).showWebhook},
+	{"PATCH", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, jsonBody, nil, (*server).patchWebhook},
+	{"DELETE", "/v1/webhooks/:id", waypost.GrantWebhooksWrite, noBody, nil, (*server).deleteWebhook},
+	{"GET", "/v1/webhooks/:id/health", waypost.GrantWebhooksRead, noBody, nil, (*server).showHealth},
+	{"GET", "/v1/webhooks/:id/history", waypost.GrantWebhooksRead, noBody, historyQuery, (*server).showHistory},
+	{"POST", "/v1/webhooks/:id/test", waypost.GrantWebhooksWrite, noBody, nil, (*server).testWebhook},
 
-	{"POST", "/v1/subscriptions", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*api).createSubscription},
-	{"GET", "/v1/subscriptions", waypost.GrantSubscriptionsRead, noBody, pageQuery, (*api).listSubscriptions},
-	{"GET", "/v1/subscriptions/:id", waypost.GrantSubscriptionsRead, noBody, nil, (*api).showSubscription},
-	{"PATCH", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*api).patchSubscription},
-	{"DELETE", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, noBody, nil, waking((*api).deleteSubscription)},
+	{"POST", "/v1/subscriptions", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*server).createSubscription},
+	{"GET", "/v1/subscriptions", waypost.GrantSubscriptionsRead, noBody, pageQuery, (*server).listSubscriptions},
+	{"GET", "/v1/subscriptions/:id", waypost.GrantSubscriptionsRead, noBody, nil, (*server).showSubscription},
+	{"PATCH", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, jsonBody, nil, (*server).patchSubscription},
+	{"DELETE", "/v1/subscriptions/:id", waypost.GrantSubscriptionsWrite, noBody, nil, waking((*server).deleteSubscription)},
 
-	{"POST", "/v1/suppressions", waypost.GrantSuppressionsWrite, jsonBody, nil, (*api).createSuppression},
-	{"GET", "/v1/suppressions", waypost.GrantSuppressionsRead, noBody, suppressionQuery, (*api).listSuppressions},
-	{"GET", "/v1/suppressions/:id", waypost.GrantSuppressionsRead, noBody, nil, (*api).showSuppression},
-	{"DELETE", "/v1/suppressions/:id", waypost.GrantSuppressionsWrite, noBody, nil, (*api).deleteSuppression},
+	{"POST", "/v1/suppressions", waypost.GrantSuppressionsWrite, jsonBody, nil, (*server).createSuppression},
+	{"GET", "/v1/suppressions", waypost.GrantSuppressionsRead, noBody, suppressionQuery, (*server).listSuppressions},
+	{"GET", "/v1/suppressions/:id", waypost.GrantSuppressionsRead, noBody, nil, (*server).showSuppression},
+	{"DELETE", "/v1/suppressions/:id", waypost.GrantSuppressionsWrite, noBody, nil, (*server).deleteSuppression},
 
-	{"POST", "/v1/segments", waypost.GrantSegmentsWrite, jsonBody, nil, (*api).createSegment},
-	{"GET", "/v1/segments", waypost.GrantSegmentsRead, noBody, pageQuery, (*api).listSegments},
-	{"GET", "/v1/segments/:id", waypost.GrantSegmentsRead, noBody, nil, (*api).showSegment},
-	{"PUT", "/v1/segments/:id", waypost.GrantSegmentsWrite, jsonBody, nil, (*api).replaceSegment},
-	{"DELETE", "/v1/segments/:id", waypost.GrantSegmentsWrite, noBody, nil, (*api).deleteSegment},
-	{"GET", "/v1/segments/:id/count", waypost.GrantSegmentsRead, noBody, nil, (*api).countSegment},
-	{"GET", "/v1/segments/:id/members", waypost.GrantLeadsExport, noBody, pageQuery, (*api).listMembers},
+	{"POST", "/v1/segments", waypost.GrantSegmentsWrite, jsonBody, nil, (*server).createSegment},
+	{"GET", "/v1/segments", waypost.GrantSegmentsRead, noBody, pageQuery, (*server).listSegments},
+	{"GET", "/v1/segments/:id", waypost.GrantSegmentsRead, noBody, nil, (*server).showSegment},
+	{"PUT", "/v1/segments/:id", waypost.GrantSegmentsWrite, jsonBody, nil, (*server).replaceSegment},
+	{"DELETE", "/v1/segments/:id", waypost.GrantSegmentsWrite, noBody, nil, (*server).deleteSegment},
+	{"GET", "/v1/segments/:id/count", waypost.GrantSegmentsRead, noBody, nil, (*server).countSegment},
+	{"GET", "/v1/segments/:id/members", waypost.GrantLeadsExport, noBody, pageQuery, (*server).listMembers},
 
-	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*api).createJourney},
-	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*api).listJourneys},
-	{"GET", "/v1/journeys/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showJourney},
-	{"PUT", "/v1/journeys/:id", waypost.GrantJourneysWrite, jsonBody, nil, (*api).replaceJourney},
-	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*api).deleteJourney},
-	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*api).publishJourney},
-	{"POST", "/v1/journeys/:id/copy", waypost.GrantJourneysWrite, optionalBody, nil, (*api).copyJourney},
-	{"POST", "/v1/journeys/:id/archive", waypost.GrantJourneysWrite, noBody, nil, (*api).archiveJourney},
-	{"POST", "/v1/journeys/:id/migrate", waypost.GrantJourneysRun, jsonBody, nil, (*api).migrateJourney},
-	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*api).listVersions},
-	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*api).showVersion},
-	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*api).diffVersions},
-	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, []string{"version", "from", "to", "every"}, (*api).showStatistics},
-	{"POST", "/v1/journeys/:id/winners/:node/reverse", waypost.GrantJourneysRun, optionalBody, nil, (*api).reverseWinner},
-	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*api).dryRun},
-	{"POST", "/v1/journeys/:id/test", waypost.GrantJourneysRun, jsonBody, nil, (*api).testJourney},
-	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*api).forecast},
+	{"POST", "/v1/journeys", waypost.GrantJourneysWrite, jsonBody, nil, (*server).createJourney},
+	{"GET", "/v1/journeys", waypost.GrantJourneysRead, noBody, journeyQuery, (*server).listJourneys},
+	{"GET", "/v1/journeys/:id", waypost.GrantJourneysRead, noBody, nil, (*server).showJourney},
+	{"PUT", "/v1/journeys/:id", waypost.GrantJourneysWrite, jsonBody, nil, (*server).replaceJourney},
+	{"DELETE", "/v1/journeys/:id", waypost.GrantJourneysWrite, noBody, nil, (*server).deleteJourney},
+	{"POST", "/v1/journeys/:id/publish", waypost.GrantJourneysWrite, noBody, nil, (*server).publishJourney},
+	{"POST", "/v1/journeys/:id/copy", waypost.GrantJourneysWrite, optionalBody, nil, (*server).copyJourney},
+	{"POST", "/v1/journeys/:id/archive", waypost.GrantJourneysWrite, noBody, nil, (*server).archiveJourney},
+	{"POST", "/v1/journeys/:id/migrate", waypost.GrantJourneysRun, jsonBody, nil, (*server).migrateJourney},
+	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*server).listVersions},
+	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*server).showVersion},
+	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*server).diffVersions},
+	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, []string{"version", "from", "to", "every"}, (*server).showStatistics},
+	{"POST", "/v1/journeys/:id/winners/:node/reverse", waypost.GrantJourneysRun, optionalBody, nil, (*server).reverseWinner},
+	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*server).dryRun},
+	{"POST", "/v1/journeys/:id/test", waypost.GrantJourneysRun, jsonBody, nil, (*server).testJourney},
+	{"POST", "/v1/journeys/:id/forecast", waypost.GrantJourneysRead, longBody, nil, (*server).forecast},
 
-	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*api).enroll},
-	{"GET", "/v1/enrollments", waypost.GrantJourneysRead, noBody, enrollmentQuery, (*api).listEnrollments},
-	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showEnrollment},
-	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, waking((*api).launch)},
-	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*api).listLaunches},
-	{"GET", "/v1/launches/:id", waypost.GrantJourneysRead, noBody, nil, (*api).showLaunch},
+	{"POST", "/v1/journeys/:id/enrollments", waypost.GrantJourneysRun, jsonBody, nil, (*server).enroll},
+	{"GET", "/v1/enrollments", waypost.GrantJourneysRead, noBody, enrollmentQuery, (*server).listEnrollments},
+	{"GET", "/v1/enrollments/:id", waypost.GrantJourneysRead, noBody, nil, (*server).showEnrollment},
+	{"POST", "/v1/journeys/:id/launches", waypost.GrantJourneysRun, longBody, nil, waking((*server).launch)},
+	{"GET", "/v1/launches", waypost.GrantJourneysRead, noBody, launchQuery, (*server).listLaunches},
+	{"GET", "/v1/launches/:id", waypost.GrantJourneysRead, noBody, nil, (*server).showLaunch},
 
-	{"POST", "/v1/enrollments/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseEnrollment},
-	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeEnrollment)},
-	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelEnrollment)},
-	{"PATCH", "/v1/launches/:id", waypost.GrantJourneysRun, jsonBody, nil, (*api).patchLaunch},
-	{"POST", "/v1/launches/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseLaunch},
-	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeLaunch)},
-	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelLaunch)},
-	{"POST", "/v1/journeys/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*api).pauseJourney},
-	{"POST", "/v1/journeys/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*api).resumeJourney)},
-	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*api).cancelJourney)},
+	{"POST", "/v1/enrollments/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*server).pauseEnrollment},
+	{"POST", "/v1/enrollments/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*server).resumeEnrollment)},
+	{"POST", "/v1/enrollments/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*server).cancelEnrollment)},
+	{"PATCH", "/v1/launches/:id", waypost.GrantJourneysRun, jsonBody, nil, (*server).patchLaunch},
+	{"POST", "/v1/launches/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*server).pauseLaunch},
+	{"POST", "/v1/launches/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*server).resumeLaunch)},
+	{"POST", "/v1/launches/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*server).cancelLaunch)},
+	{"POST", "/v1/journeys/:id/pause", waypost.GrantJourneysRun, noBody, nil, (*server).pauseJourney},
+	{"POST", "/v1/journeys/:id/resume", waypost.GrantJourneysRun, optionalBody, nil, waking((*server).resumeJourney)},
+	{"POST", "/v1/journeys/:id/cancel", waypost.GrantJourneysRun, noBody, nil, waking((*server).cancelJourney)},
 
-	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*api).acceptEvent},
-	{"GET", "/v1/events", waypost.GrantJourneysRead, noBody, eventQuery, (*api).listEvents},
-	{"GET", "/v1/events/names", waypost.GrantJourneysRead, noBody, nil, (*api).listEventNames},
-	{"POST", "/v1/events/import", waypost.GrantJourneysRun, linesBody, nil, (*api).importEvents},
+	{"POST", "/v1/events", waypost.GrantJourneysRun, jsonBody, nil, (*server).acceptEvent},
+	{"GET", "/v1/events", waypost.GrantJourneysRead, noBody, eventQuery, (*server).listEvents},
+	{"GET", "/v1/events/names", waypost.GrantJourneysRead, noBody, nil, (*server).listEventNames},
+	{"POST", "/v1/events/import", waypost.GrantJourneysRun, linesBody, nil, (*server).importEvents},
 
-	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*api).listDeliveries},
-	{"GET", "/v1/deliveries/summary", waypost.GrantDeliveriesRead, noBody, deliverySummaryQuery, (*api).summarizeDeliveries},
-	{"GET", "/v1/deliveries/export", waypost.GrantDeliveriesRead, noBody, deliveryExportQuery, (*api).exportDeliveries},
-	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showDelivery},
-	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*api).redeliver)},
-	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, waking((*api).createRedelivery)},
-	{"GET", "/v1/redeliveries", waypost.GrantDeliveriesRead, noBody, pageQuery, (*api).listRedeliveries},
-	{"GET", "/v1/redeliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*api).showRedelivery},
-	{"POST", "/v1/redeliveries/:id/cancel", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*api).cancelRedelivery)},
+	{"GET", "/v1/deliveries", waypost.GrantDeliveriesRead, noBody, deliveryQuery, (*server).listDeliveries},
+	{"GET", "/v1/deliveries/summary", waypost.GrantDeliveriesRead, noBody, deliverySummaryQuery, (*server).summarizeDeliveries},
+	{"GET", "/v1/deliveries/export", waypost.GrantDeliveriesRead, noBody, deliveryExportQuery, (*server).exportDeliveries},
+	{"GET", "/v1/deliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*server).showDelivery},
+	{"POST", "/v1/deliveries/:id/redeliver", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*server).redeliver)},
+	{"POST", "/v1/redeliveries", waypost.GrantDeliveriesRedeliver, jsonBody, nil, waking((*server).createRedelivery)},
+	{"GET", "/v1/redeliveries", waypost.GrantDeliveriesRead, noBody, pageQuery, (*server).listRedeliveries},
+	{"GET", "/v1/redeliveries/:id", waypost.GrantDeliveriesRead, noBody, nil, (*server).showRedelivery},
+	{"POST", "/v1/redeliveries/:id/cancel", waypost.GrantDeliveriesRedeliver, noBody, nil, waking((*server).cancelRedelivery)},
 
-	{"POST", "/v1/articles/import", waypost.GrantArticlesWrite, linesBody, nil, (*api).importArticles},
-	{"POST", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*api).requestReindex},
-	{"GET", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*api).showReindex},
-	{"PUT", "/v1/articles/:id", waypost.GrantArticlesWrite, articleBody, nil, (*api).putArticle},
-	{"GET", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).showArticle},
-	{"DELETE", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*api).deleteArticle},
+	{"POST", "/v1/articles/import", waypost.GrantArticlesWrite, linesBody, nil, (*server).importArticles},
+	{"POST", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*server).requestReindex},
+	{"GET", "/v1/articles/reindex", waypost.GrantArticlesWrite, noBody, nil, (*server).showReindex},
+	{"PUT", "/v1/articles/:id", waypost.GrantArticlesWrite, articleBody, nil, (*server).putArticle},
+	{"GET", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*server).showArticle},
+	{"DELETE", "/v1/articles/:id", waypost.GrantArticlesWrite, noBody, nil, (*server).deleteArticle},
 
-	{"GET", "/v1/audit", waypost.GrantAuditRead, noBody, auditQuery, (*api).listAudit},
+	{"GET", "/v1/audit", waypost.GrantAuditRead, noBody, auditQuery, (*server).listAudit},
 
-	{"POST", "/v1/tokens", waypost.GrantTokensIssue, jsonBody, nil, (*api).issueToken},
-	{"GET", searchPath, byToken, noBody, searchQuery, (*api).searchArticles},
+	{"POST", "/v1/tokens", waypost.GrantTokensIssue, jsonBody, nil, (*server).issueToken},
+	{"GET", searchPath, byToken, noBody, searchQuery, (*server).searchArticles},
 }
 
-type check = func(*api, context.Context, *request) error
+type check = func(*server, context.Context, *request) error
 
 // signedChecks are what a signed request passes between its route and its handler,
 // in the order of docs/contract.md, "Order of checks".
 var signedChecks = []check{
-	(*api).checkPath,
-	(*api).authenticate,
-	(*api).checkAwaited,
-	(*api).readBody,
-	(*api).checkStill,
-	(*api).selectStage,
-	(*api).readActor,
-	(*api).checkMedia,
-	(*api).claimKey,
+	(*server).checkPath,
+	(*server).authenticate,
+	(*server).checkAwaited,
+	(*server).readBody,
+	(*server).checkStill,
+	(*server).selectStage,
+	(*server).readActor,
+	(*server).checkMedia,
+	(*server).claimKey,
 }
 
 // tokenChecks are the same of a request with a bearer token.
 var tokenChecks = []check{
-	(*api).checkPath,
-	(*api).authenticateBearer,
+	(*server).checkPath,
+	(*server).authenticateBearer,
 }
 
-func (a *api) serve(rt route) fiber.Handler {
-	checks, handle := signedChecks, (*api).handle
+func (a *server) serve(rt route) fiber.Handler {
+	checks, handle := signedChecks, (*server).handle
 	if rt.grant == byToken {
 		checks, handle = tokenChecks, rt.handle
 	}
@@ -232,7 +232,7 @@ func (a *api) serve(rt route) fiber.Handler {
 
 // handle answers as it did to an earlier request of the same Idempotency-Key, or has the
 // handler answer and keeps that.
-func (a *api) handle(ctx context.Context, r *request) (answer, error) {
+func (a *server) handle(ctx context.Context, r *request) (answer, error) {
 	if r.replay != nil {
 		return replayed(r.replay), nil
 	}

@@ -57,7 +57,7 @@ func answerSearch(result waypost.SearchResult) envelope {
 
 // searchArticles leaves the query to Search, which knows the parameters' bounds and reports
 // all faults at once.
-func (a *api) searchArticles(ctx context.Context, r *request) (answer, error) {
+func (a *server) searchArticles(ctx context.Context, r *request) (answer, error) {
 	result, err := a.Search.Search(ctx, r.token, r.query)
 	if err != nil {
 		return answer{}, err

@@ -86,7 +86,7 @@ func compileWhen(p *waypost.Problems, when string) {
 	}
 }
 
-func (a *api) createSegment(ctx context.Context, r *request) (answer, error) {
+func (a *server) createSegment(ctx context.Context, r *request) (answer, error) {
 	s, err := decodeSegment(r)
 	if err != nil {
 		return answer{}, err
@@ -98,13 +98,13 @@ func (a *api) createSegment(ctx context.Context, r *request) (answer, error) {
 	})
 }
 
-func (a *api) listSegments(ctx context.Context, r *request) (answer, error) {
+func (a *server) listSegments(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) ([]waypost.Segment, error) {
 		return a.Segments.ListSegments(ctx, r.scope, page)
 	}, func(s waypost.Segment) string { return s.ID }, answerSegment)
 }
 
-func (a *api) showSegment(ctx context.Context, r *request) (answer, error) {
+func (a *server) showSegment(ctx context.Context, r *request) (answer, error) {
 	s, err := a.Segments.Segment(ctx, r.scope, r.param("id"))
 	ans, err := resourceWith(s, err, answerSegment)
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *api) showSegment(ctx context.Context, r *request) (answer, error) {
 // matchSegment compares If-Match with a segment.
 func (r *request) matchSegment(s waypost.Segment) error { return r.checkMatch(answerSegment(s)) }
 
-func (a *api) replaceSegment(ctx context.Context, r *request) (answer, error) {
+func (a *server) replaceSegment(ctx context.Context, r *request) (answer, error) {
 	s, err := decodeSegment(r)
 	if err != nil {
 		return answer{}, err
@@ -132,7 +132,7 @@ func (a *api) replaceSegment(ctx context.Context, r *request) (answer, error) {
 	return resourceWith(s, err, answerSegment)
 }
 
-func (a *api) deleteSegment(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteSegment(ctx context.Context, r *request) (answer, error) {
 	return noContent(a.Segments.DeleteSegment(ctx, r.by(), r.param("id"), r.matchSegment))
 }
 
@@ -143,7 +143,7 @@ type segmentCountAnswer struct {
 	Sample []int64 `json:"sample"`
 }
 
-func (a *api) countSegment(ctx context.Context, r *request) (answer, error) {
+func (a *server) countSegment(ctx context.Context, r *request) (answer, error) {
 	var c waypost.SegmentCount
 	err := a.simulations.run(ctx, r.app, simulationWait, segmentTime, func(ctx context.Context) (err error) {
 		c, err = a.Segments.CountSegment(ctx, r.scope, r.param("id"), countSample)
@@ -158,7 +158,7 @@ func (a *api) countSegment(ctx context.Context, r *request) (answer, error) {
 	return ok(segmentCountAnswer{c.Count, stamp(c.At), c.Sample})
 }
 
-func (a *api) listMembers(ctx context.Context, r *request) (answer, error) {
+func (a *server) listMembers(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) (leads []waypost.Lead, err error) {
 		err = a.simulations.run(ctx, r.app, simulationWait, segmentTime, func(ctx context.Context) (err error) {
 			leads, err = a.Segments.SegmentMembers(ctx, r.scope, r.param("id"), page)

@@ -71,7 +71,7 @@ type choice struct {
 }
 
 // choose finds the definition. A draft is one that could be published.
-func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, error) {
+func (a *server) choose(ctx context.Context, r *request, b choiceBody) (choice, error) {
 	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return choice{}, err
@@ -106,7 +106,7 @@ func (a *api) choose(ctx context.Context, r *request, b choiceBody) (choice, err
 
 // recordsOf reads what the conditions ask of the records of leads, and the segments that they ask for.
 // Simulated events come to the real ones, so all of these are read.
-func (a *api) recordsOf(
+func (a *server) recordsOf(
 	ctx context.Context, r *request, c choice, leads []int64, now time.Time,
 ) (records map[int64]*waypost.LeadRecord, rules map[string]waypost.SegmentRule, err error) {
 	needs := c.AllNeeds()

@@ -96,7 +96,7 @@ func (noneMissing) MissingJourneys(context.Context, waypost.Scope, []string) ([]
 // take the process from everybody else.
 func TestCheckPlaces(t *testing.T) {
 	t.Parallel()
-	a := &api{simulations: simulations{newShares(1, 1)}, Options: Options{Webhooks: noneMissing{}, Journeys: noneMissing{}}}
+	a := &server{simulations: simulations{newShares(1, 1)}, Options: Options{Webhooks: noneMissing{}, Journeys: noneMissing{}}}
 	r := &request{app: waypost.Application{Org: "acme", ID: "app_1"}}
 	definition, problems := journey.Parse([]byte(`{"name":"n","start":"a","nodes":[{"id":"a","type":"exit"}]}`))
 	if err := problems.Err(""); err != nil {

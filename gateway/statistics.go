@@ -101,7 +101,7 @@ const maxPoints = 1000
 
 // showStatistics answers from folded counts, which are seconds behind. Without from, a span begins
 // with the journey.
-func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
+func (a *server) showStatistics(ctx context.Context, r *request) (answer, error) {
 	version := int(r.integer("version", 1, 1<<31-1, 0))
 	every := r.every()
 	from, to := r.moment("from"), r.moment("to")
@@ -119,7 +119,7 @@ func (a *api) showStatistics(ctx context.Context, r *request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	c := counter{api: a, scope: r.scope, journey: j, ordered: version > 0}
+	c := counter{server: a, scope: r.scope, journey: j, ordered: version > 0}
 	if shown := cmp.Or(version, j.PublishedVersion); shown > 0 {
 		if c.shown, err = a.definition(ctx, r.scope, j.ID, shown); err != nil {
 			return answer{}, err
@@ -218,7 +218,7 @@ func within(series []waypost.StatisticsPoint) map[int]*waypost.Counts {
 
 // counter turns the counts of a journey's versions into those that are answered.
 type counter struct {
-	*api
+	*server
 	scope   waypost.Scope
 	journey waypost.Journey
 	// shown is the version whose nodes are answered whatever was counted, nil if none is;

@@ -43,7 +43,7 @@ type streamReader struct {
 // writeStream makes the answer's stream the body of the response. What fails before
 // the first piece is there is answered as an error; what fails later breaks the
 // connection, and the client sees that the body is not complete.
-func (a *api) writeStream(c *fiber.Ctx, ans answer) error {
+func (a *server) writeStream(c *fiber.Ctx, ans answer) error {
 	if c.Method() == fiber.MethodHead {
 		// The server would write the end of a chunked body behind the headers, which the
 		// client would take for the next answer.

@@ -55,7 +55,7 @@ func readSubscription(document []byte, s *waypost.Subscription) error {
 	})
 }
 
-func (a *api) createSubscription(ctx context.Context, r *request) (answer, error) {
+func (a *server) createSubscription(ctx context.Context, r *request) (answer, error) {
 	var s waypost.Subscription
 	if err := readSubscription(r.body, &s); err != nil {
 		return answer{}, err
@@ -67,13 +67,13 @@ func (a *api) createSubscription(ctx context.Context, r *request) (answer, error
 	})
 }
 
-func (a *api) listSubscriptions(ctx context.Context, r *request) (answer, error) {
+func (a *server) listSubscriptions(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) ([]waypost.Subscription, error) {
 		return a.Subscriptions.ListSubscriptions(ctx, r.scope, page)
 	}, func(s waypost.Subscription) string { return s.ID }, answerSubscription)
 }
 
-func (a *api) showSubscription(ctx context.Context, r *request) (answer, error) {
+func (a *server) showSubscription(ctx context.Context, r *request) (answer, error) {
 	s, err := a.Subscriptions.Subscription(ctx, r.scope, r.param("id"))
 	return resourceWith(s, err, answerSubscription)
 }
@@ -85,7 +85,7 @@ func (r *request) matchSubscription(s waypost.Subscription) error {
 
 // patchSubscription merges the body into the subscription (RFC 7396): absent members stay,
 // null as journeyId stands for all journeys.
-func (a *api) patchSubscription(ctx context.Context, r *request) (answer, error) {
+func (a *server) patchSubscription(ctx context.Context, r *request) (answer, error) {
 	var shape subscriptionBody
 	if err := decode(r, &shape); err != nil {
 		return answer{}, err
@@ -115,6 +115,6 @@ func (a *api) patchSubscription(ctx context.Context, r *request) (answer, error)
 	return resourceWith(s, err, answerSubscription)
 }
 
-func (a *api) deleteSubscription(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteSubscription(ctx context.Context, r *request) (answer, error) {
 	return noContent(a.Subscriptions.DeleteSubscription(ctx, r.by(), r.param("id"), r.matchSubscription))
 }

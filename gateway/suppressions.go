@@ -43,7 +43,7 @@ func answerSuppression(s waypost.Suppression) suppressionAnswer {
 
 // createSuppression answers 201, or 200 with the one that there is of the address: its id,
 // which it is deleted by, is found in this way without an address in a URL.
-func (a *api) createSuppression(ctx context.Context, r *request) (answer, error) {
+func (a *server) createSuppression(ctx context.Context, r *request) (answer, error) {
 	var body suppressionBody
 	var s waypost.Suppression
 	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
@@ -62,14 +62,14 @@ func (a *api) createSuppression(ctx context.Context, r *request) (answer, error)
 	})
 }
 
-func (a *api) listSuppressions(ctx context.Context, r *request) (answer, error) {
+func (a *server) listSuppressions(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.SuppressionFilter{Channel: r.short("channel", waypost.MaxChannel), LeadsID: r.integer("leadsId", 1, math.MaxInt64, 0)}
 	return answerPage(r, func(page waypost.Page) ([]waypost.Suppression, error) {
 		return a.Suppressions.ListSuppressions(ctx, r.scope, filter, page)
 	}, func(s waypost.Suppression) string { return s.ID }, answerSuppression)
 }
 
-func (a *api) showSuppression(ctx context.Context, r *request) (answer, error) {
+func (a *server) showSuppression(ctx context.Context, r *request) (answer, error) {
 	s, err := a.Suppressions.Suppression(ctx, r.scope, r.param("id"))
 	return resourceWith(s, err, answerSuppression)
 }
@@ -79,6 +79,6 @@ func (r *request) matchSuppression(s waypost.Suppression) error {
 	return r.checkMatch(answerSuppression(s))
 }
 
-func (a *api) deleteSuppression(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteSuppression(ctx context.Context, r *request) (answer, error) {
 	return noContent(a.Suppressions.DeleteSuppression(ctx, r.by(), r.param("id"), r.matchSuppression))
 }

@@ -98,7 +98,7 @@ const (
 // authenticateBearer checks the token of a search, that its application may still do
 // anything, and the rate limit that the application has for searches, beside that of
 // its signed requests. A signature is not looked at.
-func (a *api) authenticateBearer(ctx context.Context, r *request) error {
+func (a *server) authenticateBearer(ctx context.Context, r *request) error {
 	text, err := r.bearer()
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ type tokenAnswer struct {
 
 // issueToken makes a token for tenants that are the caller's organisation's or nobody's;
 // the latter stay nobody's.
-func (a *api) issueToken(ctx context.Context, r *request) (answer, error) {
+func (a *server) issueToken(ctx context.Context, r *request) (answer, error) {
 	body := tokenBody{MaxAccessLevel: waypost.MaxAccessLevel, ExpiresIn: int64(waypost.DefaultTokenExpiry / time.Second)}
 	token := waypost.SearchToken{AppID: r.app.ID, Scope: r.scope}
 	var expiry time.Duration

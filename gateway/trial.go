@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"waypost"
+	"waypost/api"
 	"waypost/journey"
 )
 
@@ -22,15 +23,6 @@ const (
 	maxTrialsPerApp = 10
 )
 
-// trialAnswer is the outcome of a test message.
-type trialAnswer struct {
-	Succeed    bool    `json:"succeed"`
-	HTTPStatus *int    `json:"httpStatus"`
-	Message    *string `json:"message"`
-	ErrorClass *string `json:"errorClass"`
-	DurationMs int64   `json:"durationMs"`
-}
-
 // trial is what a test message is made of: a touchpoint, rendered for somebody.
 type trial struct {
 	definition *journey.Definition
@@ -41,7 +33,7 @@ type trial struct {
 
 // testWebhook sends one message, with the webhook's params rendered for a sample lead,
 // also to a disabled webhook, so that it can be tested before it is enabled.
-func (a *api) testWebhook(ctx context.Context, r *request) (answer, error) {
+func (a *server) testWebhook(ctx context.Context, r *request) (answer, error) {
 	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -71,7 +63,7 @@ const nodeIDTarget = "nodeId"
 
 // testJourney sends the message of one touchpoint, rendered for a lead that is not enrolled:
 // nothing of it is stored but the entry in the audit log.
-func (a *api) testJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) testJourney(ctx context.Context, r *request) (answer, error) {
 	var body testBody
 	var impossible *waypost.Error
 	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
@@ -126,7 +118,7 @@ func (a *api) testJourney(ctx context.Context, r *request) (answer, error) {
 
 // sendTrial sends a test message, past the limits of its webhook, and answers with what it came
 // to. The audit log has it before it goes out.
-func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, action, target string, details any, t trial) (answer, error) {
+func (a *server) sendTrial(ctx context.Context, r *request, w waypost.Webhook, action, target string, details any, t trial) (answer, error) {
 	if w.Sendable(a.Now()) != nil {
 		return answer{}, waypost.Errorf(waypost.CodeServiceUnavailable, "", "%s of the webhook cannot be read at the moment; set it again, or try again when its encryption key is back",
 			strings.Join(w.UnreadableAt(a.Now()).Members(), " and "))
@@ -142,8 +134,9 @@ func (a *api) sendTrial(ctx context.Context, r *request, w waypost.Webhook, acti
 	if err != nil {
 		return answer{}, err
 	}
-	ans, err := ok(trialAnswer{
-		outcome.Succeed, orNull(outcome.HTTPStatus), orNull(outcome.Message), orNull(outcome.ErrorClass), outcome.Duration.Milliseconds(),
+	ans, err := ok(api.Trial{
+		Succeed: outcome.Succeed, HTTPStatus: api.IntOrNull(outcome.HTTPStatus), Message: api.TextOrNull(outcome.Message),
+		ErrorClass: api.ErrorClass(outcome.ErrorClass), DurationMs: outcome.Duration.Milliseconds(),
 	})
 	if id := t.facts.Lead.LeadsID; id != 0 {
 		ans.about = []int64{id} // a receiver can repeat in its message what it got
@@ -157,7 +150,7 @@ const (
 	trialNode    = "test"
 )
 
-func (a *api) try(ctx context.Context, r *request, w waypost.Webhook, t trial) (waypost.Outcome, error) {
+func (a *server) try(ctx context.Context, r *request, w waypost.Webhook, t trial) (waypost.Outcome, error) {
 	params, err := t.definition.Render(t.node, w.Params, t.facts)
 	if err != nil {
 		return waypost.Outcome{ErrorClass: waypost.ClassRender, Message: err.Error()}, nil

@@ -12,7 +12,7 @@ import (
 	"waypost/journey/nodes"
 )
 
-func (a *api) listVersions(ctx context.Context, r *request) (answer, error) {
+func (a *server) listVersions(ctx context.Context, r *request) (answer, error) {
 	return answerPage(r, func(page waypost.Page) ([]waypost.JourneyVersion, error) {
 		return a.Journeys.ListVersions(ctx, r.scope, r.param("id"), page)
 	}, func(v waypost.JourneyVersion) string { return strconv.Itoa(v.Version) }, answerVersion)
@@ -39,7 +39,7 @@ type diffAnswer struct {
 	Text    []string         `json:"text"` // the same for people, a line each
 }
 
-func (a *api) diffVersions(ctx context.Context, r *request) (answer, error) {
+func (a *server) diffVersions(ctx context.Context, r *request) (answer, error) {
 	j, err := a.Journeys.Journey(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -59,7 +59,7 @@ func (a *api) diffVersions(ctx context.Context, r *request) (answer, error) {
 }
 
 // versionOrDraft returns the definition that a path names, and how it is called.
-func (a *api) versionOrDraft(ctx context.Context, r *request, j waypost.Journey, raw string, called *any) (*journey.Definition, error) {
+func (a *server) versionOrDraft(ctx context.Context, r *request, j waypost.Journey, raw string, called *any) (*journey.Definition, error) {
 	if raw == draftVersion {
 		*called = draftVersion
 		return parseDraft(j)
@@ -78,7 +78,7 @@ func parseDraft(j waypost.Journey) (*journey.Definition, error) {
 	return definition, problems.Err("")
 }
 
-func (a *api) archiveJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) archiveJourney(ctx context.Context, r *request) (answer, error) {
 	return control(ctx, r, a.Journeys.ArchiveJourney, answerJourneyState)
 }
 
@@ -120,7 +120,7 @@ func readVersion(p *waypost.Problems, target string, n *int) int {
 
 // checkNodes reports nodes of a migration that its versions do not have, or where nobody
 // waits.
-func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) error {
+func (a *server) checkNodes(ctx context.Context, r *request, m waypost.Migration) error {
 	find := func(target string, version int) (*journey.Definition, error) {
 		definition, err := a.definition(ctx, r.scope, m.JourneyID, version)
 		if waypost.CodeOf(err) == waypost.CodeNotFound {
@@ -157,7 +157,7 @@ func (a *api) checkNodes(ctx context.Context, r *request, m waypost.Migration) e
 
 // migrateJourney orders enrollments that wait to go on in another version; the pump
 // tells their workflows.
-func (a *api) migrateJourney(ctx context.Context, r *request) (answer, error) {
+func (a *server) migrateJourney(ctx context.Context, r *request) (answer, error) {
 	m, dryRun, err := decodeMigrate(r)
 	if err != nil {
 		return answer{}, err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/journey"
 )
 
@@ -40,70 +41,39 @@ type Webhooks interface {
 	WebhookNamesakes(ctx context.Context, sc waypost.Scope, stage waypost.Stage, ids []string) (map[string]waypost.Namesake, error)
 }
 
-// webhookBody is a webhook as a client writes it.
-type webhookBody struct {
-	Name           string         `json:"name"`
-	URL            string         `json:"url"`
-	BasicAuth      *basicAuthBody `json:"basicAuth,omitempty"`
-	TLS            *tlsBody       `json:"tls,omitempty"`
-	Params         map[string]any `json:"params"`
-	TimeoutMs      int            `json:"timeoutMs"`
-	Retry          waypost.Retry  `json:"retry"`
-	RateLimit      *rateLimitBody `json:"rateLimit,omitempty"`
-	MaxConcurrency int            `json:"maxConcurrency"`
-	Channel        string         `json:"channel"`
-	NeedsConsent   bool           `json:"requiresConsent"`
-	Enabled        bool           `json:"enabled"`
-	SigningSecret  string         `json:"signingSecret"`
-	// SigningOverlap is how long a secret that is replaced goes on signing.
-	SigningOverlap waypost.Duration `json:"signingOverlap"`
-}
-
-type basicAuthBody struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-}
-
-type tlsBody struct {
-	CACertificate     string `json:"caCertificate"`
-	ClientCertificate string `json:"clientCertificate"`
-	ClientKey         string `json:"clientKey"`
-}
-
-type rateLimitBody struct {
-	PerSecond float64 `json:"perSecond"`
-	Burst     *int    `json:"burst"`
-}
-
 // newWebhookBody holds what members that are not written stand for.
-func newWebhookBody() webhookBody {
-	return webhookBody{TimeoutMs: waypost.DefaultTimeoutMs, Retry: waypost.DefaultRetry(), Enabled: true, SigningOverlap: waypost.DefaultSigningOverlap}
+func newWebhookBody() api.WebhookBody {
+	return api.WebhookBody{
+		TimeoutMs: waypost.DefaultTimeoutMs, Retry: api.RetryBody(waypost.DefaultRetry()), Enabled: true,
+		SigningOverlap: waypost.DefaultSigningOverlap,
+	}
 }
 
 // writtenAs is the body that would make w.
-func writtenAs(w waypost.Webhook) webhookBody {
-	b := webhookBody{
-		Name: w.Name, URL: w.URL, BasicAuth: (*basicAuthBody)(w.BasicAuth), TLS: (*tlsBody)(w.TLS), Params: w.Params,
-		TimeoutMs: w.TimeoutMs, Retry: w.Retry, MaxConcurrency: w.MaxConcurrency, Channel: w.Channel, NeedsConsent: w.RequiresConsent, Enabled: w.Enabled,
+func writtenAs(w waypost.Webhook) api.WebhookBody {
+	b := api.WebhookBody{
+		Name: w.Name, URL: w.URL, BasicAuth: (*api.BasicAuthBody)(w.BasicAuth), TLS: (*api.TLSBody)(w.TLS), Params: w.Params,
+		TimeoutMs: w.TimeoutMs, Retry: api.RetryBody(w.Retry), MaxConcurrency: w.MaxConcurrency, Channel: w.Channel,
+		RequiresConsent: w.RequiresConsent, Enabled: w.Enabled,
 		SigningSecret: w.SigningSecret, SigningOverlap: w.SigningOverlap,
 	}
 	if w.RateLimit != nil {
-		b.RateLimit = &rateLimitBody{w.RateLimit.PerSecond, &w.RateLimit.Burst}
+		b.RateLimit = &api.RateLimitBody{PerSecond: w.RateLimit.PerSecond, Burst: &w.RateLimit.Burst}
 	}
 	return b
 }
 
-// apply sets what the body says at a time.
-func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
+// applyWebhook sets what the body says at a time.
+func applyWebhook(b api.WebhookBody, w *waypost.Webhook, now time.Time) {
 	if b.Enabled != w.Enabled {
 		w.DisabledReason = ""
 	}
-	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, b.Retry
+	w.Name, w.URL, w.Params, w.TimeoutMs, w.Retry = b.Name, b.URL, b.Params, b.TimeoutMs, waypost.Retry(b.Retry)
 	w.MaxConcurrency, w.Enabled, w.SigningOverlap = b.MaxConcurrency, b.Enabled, b.SigningOverlap
-	w.Channel, w.RequiresConsent = b.Channel, b.NeedsConsent
+	w.Channel, w.RequiresConsent = b.Channel, b.RequiresConsent
 	w.SetSigningSecret(b.SigningSecret, now)
 	w.BasicAuth, w.TLS, w.RateLimit = (*waypost.BasicAuth)(b.BasicAuth), nil, nil
-	if b.TLS != nil && (*b.TLS != (tlsBody{}) || w.Unreadable.ClientKey != nil) {
+	if b.TLS != nil && (*b.TLS != (api.TLSBody{}) || w.Unreadable.ClientKey != nil) {
 		w.TLS = (*waypost.TLS)(b.TLS)
 	}
 	if l := b.RateLimit; l != nil {
@@ -114,92 +84,56 @@ func (b webhookBody) apply(w *waypost.Webhook, now time.Time) {
 	}
 }
 
-// webhookAnswer is a webhook as it is answered: without its secrets.
-type webhookAnswer struct {
-	ID               string             `json:"id"`
-	Name             string             `json:"name"`
-	URL              string             `json:"url"`
-	BasicAuth        *basicAuthAnswer   `json:"basicAuth"`
-	TLS              *tlsAnswer         `json:"tls"`
-	Params           map[string]any     `json:"params"`
-	TimeoutMs        int                `json:"timeoutMs"`
-	Retry            waypost.Retry      `json:"retry"`
-	RateLimit        *waypost.RateLimit `json:"rateLimit"`
-	MaxConcurrency   int                `json:"maxConcurrency"`
-	Channel          *string            `json:"channel"`
-	RequiresConsent  bool               `json:"requiresConsent"`
-	Enabled          bool               `json:"enabled"`
-	DisabledReason   *string            `json:"disabledReason"`
-	SigningSecretSet bool               `json:"signingSecretSet"`
-	SigningOverlap   waypost.Duration   `json:"signingOverlap"`
-	// PreviousSigningSecretUntil stays where it is when it has passed, so that the
-	// ETag changes with the webhook alone.
-	PreviousSigningSecretUntil *string `json:"previousSigningSecretUntil"`
-	CreatedAt                  string  `json:"createdAt"`
-	UpdatedAt                  string  `json:"updatedAt"`
+// shown is a webhook with what depends on the keys of the process, and on the time. The ETag is of the rest.
+func (a *server) shown(w waypost.Webhook) api.Webhook {
+	ans := answerWebhook(w)
+	ans.UnreadableSecrets = []api.SecretMember{}
+	for _, member := range w.UnreadableAt(a.Now()).Members() {
+		ans.UnreadableSecrets = append(ans.UnreadableSecrets, api.SecretMember(member))
+	}
+	return ans
 }
 
-// shownWebhook is a webhook with what depends on the keys of the process, and on the time.
-// The ETag is of the rest.
-type shownWebhook struct {
-	webhookAnswer
-	// UnreadableSecrets names members that cannot be decrypted. Nothing is sent until they
-	// are set again, or their encryption key is back.
-	UnreadableSecrets []string `json:"unreadableSecrets"`
-}
-
-func (a *api) shown(w waypost.Webhook) shownWebhook {
-	return shownWebhook{answerWebhook(w), w.UnreadableAt(a.Now()).Members()}
-}
-
-func (a *api) webhookResource(status int, location string, w waypost.Webhook) (answer, error) {
+func (a *server) webhookResource(status int, location string, w waypost.Webhook) (answer, error) {
 	ans, err := resource(status, location, answerWebhook(w))
 	ans.body = a.shown(w)
 	return ans, err
 }
 
-type basicAuthAnswer struct {
-	Username    string `json:"username"`
-	PasswordSet bool   `json:"passwordSet"`
+func answerTLS(t waypost.TLS, unreadable bool) *api.TLS {
+	return &api.TLS{
+		CACertificate: api.TextOrNull(t.CACertificate), ClientCertificate: api.TextOrNull(t.ClientCertificate),
+		ClientKeySet: t.ClientKey != "" || unreadable, ClientCertificateNotAfter: api.AtOrNull(t.ClientNotAfter()),
+	}
 }
 
-type tlsAnswer struct {
-	CACertificate             *string `json:"caCertificate"`
-	ClientCertificate         *string `json:"clientCertificate"`
-	ClientKeySet              bool    `json:"clientKeySet"`
-	ClientCertificateNotAfter *string `json:"clientCertificateNotAfter"`
-}
-
-func answerTLS(t waypost.TLS, unreadable bool) *tlsAnswer {
-	until := t.ClientNotAfter()
-	return &tlsAnswer{orNull(t.CACertificate), orNull(t.ClientCertificate), t.ClientKey != "" || unreadable, stampOrNull(&until)}
-}
-
-func answerWebhook(w waypost.Webhook) webhookAnswer {
-	until := w.PreviousSigningUntil()
-	ans := webhookAnswer{
+// answerWebhook is a webhook as it is answered, but for its unreadable secrets.
+func answerWebhook(w waypost.Webhook) api.Webhook {
+	ans := api.Webhook{
 		ID: w.ID, Name: w.Name, URL: w.URL, Params: w.Params, TimeoutMs: w.TimeoutMs, Retry: w.Retry,
-		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Channel: orNull(w.Channel), RequiresConsent: w.RequiresConsent,
-		Enabled: w.Enabled, DisabledReason: orNull(w.DisabledReason),
+		RateLimit: w.RateLimit, MaxConcurrency: w.MaxConcurrency, Channel: api.TextOrNull(w.Channel), RequiresConsent: w.RequiresConsent,
+		Enabled: w.Enabled, DisabledReason: api.TextOrNull(w.DisabledReason),
 		SigningSecretSet: w.SigningSecret != "" || w.Unreadable.SigningSecret != nil, SigningOverlap: w.SigningOverlap,
-		PreviousSigningSecretUntil: stampOrNull(&until), CreatedAt: stamp(w.CreatedAt), UpdatedAt: stamp(w.UpdatedAt),
+		// It stays where it is when it has passed, so that the ETag changes with the webhook alone.
+		PreviousSigningSecretUntil: api.AtOrNull(w.PreviousSigningUntil()),
+		CreatedAt:                  api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt),
 	}
 	if w.BasicAuth != nil {
-		ans.BasicAuth = &basicAuthAnswer{w.BasicAuth.Username, w.BasicAuth.Password != "" || w.Unreadable.Password != nil}
+		ans.BasicAuth = &api.BasicAuth{Username: w.BasicAuth.Username, PasswordSet: w.BasicAuth.Password != "" || w.Unreadable.Password != nil}
 	}
 	if w.TLS != nil {
 		ans.TLS = answerTLS(*w.TLS, w.Unreadable.ClientKey != nil)
 	}
 	if ans.Params == nil {
-		ans.Params = map[string]any{}
+		ans.Params = api.Params{}
 	}
 	if ans.Retry.On == nil {
-		ans.Retry.On = []string{}
+		ans.Retry.On = []waypost.RetryOn{}
 	}
 	return ans
 }
 
-func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
+func (a *server) createWebhook(ctx context.Context, r *request) (answer, error) {
 	var w waypost.Webhook
 	if err := a.readWebhook(r.body, &w); err != nil {
 		return answer{}, err
@@ -212,10 +146,10 @@ func (a *api) createWebhook(ctx context.Context, r *request) (answer, error) {
 }
 
 // readWebhook reads and checks a document, and sets what it says. more adds what else is wrong with it.
-func (a *api) readWebhook(document []byte, w *waypost.Webhook, more ...func(*waypost.Problems)) error {
+func (a *server) readWebhook(document []byte, w *waypost.Webhook, more ...func(*waypost.Problems)) error {
 	body := newWebhookBody()
 	return checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
-		body.apply(w, a.Now())
+		applyWebhook(body, w, a.Now())
 		p.AddAll(w.Validate())
 		if strings.TrimSpace(w.URL) != "" {
 			p.AddAll(a.CheckURL(w.URL))
@@ -233,7 +167,7 @@ func (a *api) readWebhook(document []byte, w *waypost.Webhook, more ...func(*way
 	})
 }
 
-func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
+func (a *server) listWebhooks(ctx context.Context, r *request) (answer, error) {
 	filter := waypost.WebhookFilter{Name: r.short("name", waypost.MaxWebhookName)}
 	if _, given := r.params["enabled"]; given {
 		enabled := r.boolean("enabled")
@@ -244,7 +178,7 @@ func (a *api) listWebhooks(ctx context.Context, r *request) (answer, error) {
 	}, func(w waypost.Webhook) string { return w.ID }, a.shown)
 }
 
-func (a *api) showWebhook(ctx context.Context, r *request) (answer, error) {
+func (a *server) showWebhook(ctx context.Context, r *request) (answer, error) {
 	w, err := a.Webhooks.Webhook(ctx, r.scope, r.param("id"))
 	if err != nil {
 		return answer{}, err
@@ -257,8 +191,8 @@ func (r *request) matchWebhook(w waypost.Webhook) error { return r.checkMatch(an
 
 // patchWebhook merges the body into the webhook (RFC 7396): absent members stay,
 // null stands for the default.
-func (a *api) patchWebhook(ctx context.Context, r *request) (answer, error) {
-	var shape webhookBody
+func (a *server) patchWebhook(ctx context.Context, r *request) (answer, error) {
+	var shape api.WebhookPatchBody
 	if err := decode(r, &shape); err != nil {
 		return answer{}, err
 	}
@@ -335,11 +269,11 @@ func setAgain(w *waypost.Webhook, patch map[string]any) {
 // checkPatch reports what is wrong with a patch of a webhook that does not exist: faults
 // come before NotFound. A certificate or a key alone is no fault: a webhook may have the
 // other one.
-func (a *api) checkPatch(patch map[string]any) error {
+func (a *server) checkPatch(patch map[string]any) error {
 	sample := newWebhookBody()
 	sample.Name, sample.URL = "sample", "https://example.com/"
-	sample.BasicAuth = &basicAuthBody{Username: "sample", Password: "sample"}
-	sample.RateLimit = &rateLimitBody{PerSecond: 1}
+	sample.BasicAuth = &api.BasicAuthBody{Username: "sample", Password: "sample"}
+	sample.RateLimit = &api.RateLimitBody{PerSecond: 1}
 	document, err := merged(sample, patch)
 	if err != nil {
 		return err
@@ -401,6 +335,6 @@ func merge(target, patch map[string]any) map[string]any {
 	return target
 }
 
-func (a *api) deleteWebhook(ctx context.Context, r *request) (answer, error) {
+func (a *server) deleteWebhook(ctx context.Context, r *request) (answer, error) {
 	return noContent(a.Webhooks.DeleteWebhook(ctx, r.by(), r.param("id"), r.matchWebhook))
 }

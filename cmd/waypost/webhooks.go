@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"waypost"
+	"waypost/api"
 )
 
 const webhooksPath = "/v1/webhooks"
@@ -276,31 +277,6 @@ func (c *cli) webhooksShow() *cobra.Command {
 	})
 }
 
-// webhookHealth is what a gateway answers about a webhook's receiver.
-type webhookHealth struct {
-	WebhookID      string
-	Enabled        bool
-	DisabledReason string
-	Breaker        struct{ State, Since, NextProbeAt string }
-	Waiting        struct {
-		Retrying int
-		Reasons  []struct {
-			Reason, Since string
-			Count         int
-		}
-	}
-	LastHour, LastDay           attemptStats
-	LastSuccessAt, SampledSince string
-	LastErrors                  []members
-}
-
-type attemptStats struct {
-	Attempts    int
-	SuccessRate *float64
-	LatencyMs   *struct{ P50, P95, P99, Max int }
-	Errors      map[string]int
-}
-
 func (c *cli) webhooksHealth() *cobra.Command {
 	return &cobra.Command{
 		Use: "health ID", Short: "Show how a webhook and its receiver fare",
@@ -322,36 +298,36 @@ receiver wrote is shown by "waypost deliveries show MESSAGE".`,
 
 // printHealth writes the state of a webhook as rows of names and values, and a table of its last
 // errors below them.
-func (c *cli) printHealth(h webhookHealth) error {
+func (c *cli) printHealth(h api.WebhookHealth) error {
 	t := c.table()
 	t.row("webhook", clean(h.WebhookID))
 	enabled := "yes"
 	if !h.Enabled {
 		enabled = "no"
 		if h.DisabledReason != "" {
-			enabled = "no, disabled because of " + clean(h.DisabledReason)
+			enabled = "no, disabled because of " + clean(string(h.DisabledReason))
 		}
 	}
 	t.row("enabled", enabled)
 	breaker := clean(h.Breaker.State)
-	if h.Breaker.Since != "" {
-		breaker += " since " + clean(h.Breaker.Since)
+	if since := h.Breaker.Since; !since.IsZero() {
+		breaker += " since " + since.String()
 	}
-	if h.Breaker.NextProbeAt != "" {
-		breaker += ", next probe " + clean(h.Breaker.NextProbeAt)
+	if next := h.Breaker.NextProbeAt; !next.IsZero() {
+		breaker += ", next probe " + next.String()
 	}
 	t.row("breaker", breaker)
 	for _, r := range h.Waiting.Reasons {
-		t.row("deferred", fmt.Sprintf("%s for %s, since %s", count(r.Count), clean(r.Reason), clean(r.Since)))
+		t.row("deferred", fmt.Sprintf("%s for %s, since %s", count(r.Count), clean(r.Reason), r.Since))
 	}
 	t.row("retrying", count(h.Waiting.Retrying))
-	t.row("last hour", h.LastHour.String())
-	t.row("last 24 hours", h.LastDay.String())
-	if h.LastSuccessAt != "" {
-		t.row("last success", clean(h.LastSuccessAt))
+	t.row("last hour", statsOf(h.LastHour))
+	t.row("last 24 hours", statsOf(h.LastDay))
+	if !h.LastSuccessAt.IsZero() {
+		t.row("last success", h.LastSuccessAt.String())
 	}
-	if h.SampledSince != "" {
-		t.row("counted since", clean(h.SampledSince)+", of the newest messages only")
+	if !h.SampledSince.IsZero() {
+		t.row("counted since", h.SampledSince.String()+", of the newest messages only")
 	}
 	if err := t.flush(); err != nil || len(h.LastErrors) == 0 {
 		return err
@@ -359,8 +335,15 @@ func (c *cli) printHealth(h webhookHealth) error {
 	if _, err := fmt.Fprintln(c.stdout); err != nil {
 		return err
 	}
-	return c.printRows(h.LastErrors,
-		col("LAST ERRORS", "at"), col("MESSAGE", "messageId"), col("ATTEMPT", "attempt"), col("CLASS", "errorClass"), col("STATUS", "httpStatus"), col("MS", "durationMs"))
+	t = c.table("LAST ERRORS", "MESSAGE", "ATTEMPT", "CLASS", "STATUS", "MS")
+	for _, e := range h.LastErrors {
+		status := ""
+		if e.HTTPStatus != 0 {
+			status = fmt.Sprint(e.HTTPStatus)
+		}
+		t.row(e.At.String(), clean(e.MessageID), fmt.Sprint(e.Attempt), clean(string(e.ErrorClass)), status, fmt.Sprint(e.DurationMs))
+	}
+	return t.flush()
 }
 
 // count shows a number of deliveries, which a gateway counts up to a bound.
@@ -371,7 +354,8 @@ func count(n int) string {
 	return fmt.Sprint(n)
 }
 
-func (s attemptStats) String() string {
+// statsOf are attempts for people.
+func statsOf(s api.AttemptStats) string {
 	if s.Attempts == 0 || s.SuccessRate == nil || s.LatencyMs == nil {
 		return "no attempts"
 	}
@@ -381,13 +365,6 @@ func (s attemptStats) String() string {
 		text += map[bool]string{true: "; ", false: ", "}[i == 0] + fmt.Sprintf("%d %s", s.Errors[class], clean(class))
 	}
 	return text
-}
-
-// webhookInterval is an hour or a day of a webhook's history.
-type webhookInterval struct {
-	From                        string
-	Attempts, Succeeded, Failed int
-	P50Ms, P99Ms                json.RawMessage
 }
 
 // webhooksHistory gets /history of one webhook or of all, and prints a bar for each interval with
@@ -418,14 +395,14 @@ of the table, and are in the answer with -o json.`,
 			if err != nil {
 				return err
 			}
-			return printAs(c, a, "history", func(h struct{ Series []webhookInterval }) error { return c.printHistory(h.Series) })
+			return printAs(c, a, "history", func(h api.WebhookHistory) error { return c.printHistory(h.Series) })
 		},
 	}
 	span.flags(cmd)
 	return cmd
 }
 
-func (c *cli) printHistory(series []webhookInterval) error {
+func (c *cli) printHistory(series []api.WebhookInterval) error {
 	most := 0
 	for _, i := range series {
 		most = max(most, i.Attempts)
@@ -433,15 +410,24 @@ func (c *cli) printHistory(series []webhookInterval) error {
 	t := c.table("FROM", "ATTEMPTS", "SUCCEEDED", "FAILED", "P50 MS", "P99 MS", "")
 	for _, i := range series {
 		if i.Attempts > 0 {
-			t.row(clean(i.From), fmt.Sprint(i.Attempts), fmt.Sprint(i.Succeeded), fmt.Sprint(i.Failed), text(i.P50Ms), text(i.P99Ms), i.bar(most))
+			t.row(i.From.String(), fmt.Sprint(i.Attempts), fmt.Sprint(i.Succeeded), fmt.Sprint(i.Failed),
+				numberOrBlank(i.P50Ms), numberOrBlank(i.P99Ms), barOf(i, most))
 		}
 	}
 	return t.flush()
 }
 
-// bar draws attempts in proportion to most, the largest number of an interval; its end stands for
+// numberOrBlank is a number, "" without one.
+func numberOrBlank(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+// barOf draws attempts in proportion to most, the largest number of an interval; its end stands for
 // those that failed.
-func (i webhookInterval) bar(most int) string {
+func barOf(i api.WebhookInterval, most int) string {
 	length := max(1, barWidth*i.Attempts/most)
 	failed := (length*i.Failed + i.Attempts - 1) / i.Attempts // one that failed is seen
 	return strings.Repeat("█", max(0, length-failed)) + strings.Repeat("░", min(length, failed))
@@ -457,14 +443,14 @@ func (c *cli) webhooksTest() *cobra.Command {
 
 // printTrial prints what a test message came to. It fails if the receiver did not take it.
 func (c *cli) printTrial(a answer) error {
-	outcome, err := a.object()
-	if err != nil {
+	var outcome api.Trial
+	if err := a.decode(&outcome, "JSON object"); err != nil {
 		return err
 	}
 	if err := c.printAnswer(a); err != nil {
 		return err
 	}
-	if outcome.text("succeed") != "true" {
+	if !outcome.Succeed {
 		return errors.New("the receiver did not take the message")
 	}
 	return nil
