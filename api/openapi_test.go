@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -33,7 +37,18 @@ var described = []struct {
 	{"WebhookPatchBody", api.WebhookPatchBody{}},
 	{"RetryBody", api.RetryBody{}},
 	{"Webhook", api.Webhook{}},
-	{"WebhookList", api.WebhookList{}},
+	{"WebhookList", api.List[api.Webhook]{}},
+	{"SubscriptionBody", api.SubscriptionBody{}},
+	{"SubscriptionPatchBody", api.SubscriptionPatchBody{}},
+	{"Subscription", api.Subscription{}},
+	{"SubscriptionList", api.List[api.Subscription]{}},
+	{"SegmentBody", api.SegmentBody{}},
+	{"Segment", api.Segment{}},
+	{"SegmentList", api.List[api.Segment]{}},
+	{"SegmentCount", api.SegmentCount{}},
+	{"SuppressionBody", api.SuppressionBody{}},
+	{"Suppression", api.Suppression{}},
+	{"SuppressionList", api.List[api.Suppression]{}},
 	{"WebhookHealth", api.WebhookHealth{}},
 	{"AttemptStats", api.AttemptStats{}},
 	{"WebhookHistory", api.WebhookHistory{}},
@@ -41,6 +56,10 @@ var described = []struct {
 	{"AttemptInterval", api.AttemptInterval{}},
 	{"WebhookInterval", api.WebhookInterval{}},
 	{"Trial", api.Trial{}},
+	{"AuditEntry", api.AuditEntry{}},
+	{"AuditList", api.List[api.AuditEntry]{}},
+	{"TokenBody", api.TokenBody{}},
+	{"Token", api.Token{}},
 }
 
 // named are the types of members whose schemas in openapi.yaml are written by hand.
@@ -51,6 +70,10 @@ var named = map[reflect.Type]string{
 	reflect.TypeFor[api.ErrorClass]():   "ErrorClass",
 	reflect.TypeFor[waypost.Duration](): "Duration",
 	reflect.TypeFor[waypost.RetryOn]():  "RetryOn",
+
+	reflect.TypeFor[api.StoredProblems](): "StoredProblems",
+	reflect.TypeFor[waypost.Happening]():  "Happening",
+	reflect.TypeFor[waypost.Origin]():     "Origin",
 }
 
 // The schemas of openapi.yaml are those of the types in package api. `go generate ./api` writes them.
@@ -72,6 +95,58 @@ func TestOpenAPIIsGenerated(t *testing.T) {
 	}
 	if err := os.WriteFile(file, got, 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Every struct of the package is a schema of openapi.yaml, or stands in one: what nobody describes is not the wire.
+func TestEveryTypeIsDescribed(t *testing.T) {
+	t.Parallel()
+	reached := map[string]bool{}
+	var reach func(t reflect.Type)
+	reach = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			reach(t.Elem())
+		case reflect.Struct:
+			name, _, _ := strings.Cut(t.Name(), "[")
+			reached[name] = true
+			for i := range t.NumField() {
+				reach(t.Field(i).Type)
+			}
+		}
+	}
+	for _, d := range described {
+		reach(reflect.TypeOf(d.of))
+	}
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := 0
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, isType := n.(*ast.TypeSpec)
+			if !isType {
+				return true
+			}
+			if _, isStruct := spec.Type.(*ast.StructType); isStruct {
+				types++
+				if !reached[spec.Name.Name] {
+					t.Errorf("%s is in no schema: add it to described", spec.Name.Name)
+				}
+			}
+			return true
+		})
+	}
+	if types < 20 {
+		t.Errorf("only %d types were found", types)
 	}
 }
 
@@ -168,6 +243,8 @@ func newSchemas() (*schemas, error) {
 var sources = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[api.WebhookPatchBody](): reflect.TypeFor[api.WebhookBody](),
 	reflect.TypeFor[api.RetryBody]():        reflect.TypeFor[waypost.Retry](),
+
+	reflect.TypeFor[api.SubscriptionPatchBody](): reflect.TypeFor[api.SubscriptionBody](),
 }
 
 // comment is what is said of a type or a field, in the words of openapi.yaml: "X is a thing" becomes "A thing".
@@ -204,15 +281,15 @@ func spelled(t reflect.Type) *jsonschema.Schema {
 type kind int
 
 const (
-	answered   kind = iota // all are there
-	sent                   // null stands for one that is absent
-	merged7396             // and all are optional
+	answered kind = iota // all are there
+	sent                 // null stands for one that is absent
+	patched              // and all are optional
 )
 
 func kindOf(t reflect.Type) kind {
 	switch {
 	case strings.HasSuffix(t.Name(), "PatchBody"):
-		return merged7396
+		return patched
 	case strings.HasSuffix(t.Name(), "Body"):
 		return sent
 	}
@@ -263,7 +340,7 @@ func (s *schemas) node(schema *jsonschema.Schema, defs jsonschema.Definitions, t
 	if err != nil || properties == nil {
 		return n, err
 	}
-	if k == merged7396 {
+	if k == patched {
 		remove(n, "required")
 	}
 	members := &yaml.Node{Kind: yaml.MappingNode}
@@ -274,14 +351,10 @@ func (s *schemas) node(schema *jsonschema.Schema, defs jsonschema.Definitions, t
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Key, err)
 		}
-		null := field.Kind() == reflect.Pointer || strings.HasSuffix(field.Name(), "OrNull") && field.Kind() != reflect.Struct
-		if k != answered {
-			null = !slices.Contains(schema.Required, p.Key)
-		}
-		if k == merged7396 {
+		if k == patched {
 			remove(member, "default")
 		}
-		if null || field == reflect.TypeFor[api.TimeOrNull]() {
+		if k == answered && canBeNull(field) || k != answered && !slices.Contains(schema.Required, p.Key) {
 			orNull(member)
 		}
 		set(members, p.Key, member)
@@ -290,26 +363,31 @@ func (s *schemas) node(schema *jsonschema.Schema, defs jsonschema.Definitions, t
 	return n, nil
 }
 
+// canBeNull tells whether a member of an answer can be null. Schemas that are written by hand say it themselves.
+func canBeNull(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer && t.Elem() != reflect.TypeFor[api.StoredProblems]() || strings.HasSuffix(t.Name(), "OrNull")
+}
+
 // member is the schema of a member of a type.
 func (s *schemas) member(schema *jsonschema.Schema, defs jsonschema.Definitions, t reflect.Type, k kind) (*yaml.Node, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if schema.Items != nil {
-		items := schema.Items
-		schema.Items = nil
-		n, err := toYAML(schema)
+		list := *schema // others may have the same
+		list.Items = nil
+		n, err := toYAML(&list)
 		if err != nil {
 			return nil, err
 		}
-		item, err := s.member(items, defs, t.Elem(), k)
+		item, err := s.member(schema.Items, defs, t.Elem(), k)
 		set(n, "items", item)
 		return n, err
 	}
 	definition, isLocal := strings.CutPrefix(schema.Ref, "#/$defs/")
 	if !isLocal {
 		n, err := toYAML(schema)
-		if each := get(n, "additionalProperties"); each != nil && k == merged7396 { // null takes one away
+		if each := get(n, "additionalProperties"); each != nil && k == patched { // null takes one away
 			orNull(each)
 			remove(n, "maxProperties")
 		}
@@ -352,167 +430,4 @@ func toYAML(schema *jsonschema.Schema) (*yaml.Node, error) {
 	}
 	plain(n)
 	return n, nil
-}
-
-// plain leaves it to the encoder how scalars are written.
-func plain(n *yaml.Node) {
-	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-		n.Style = scalar(n.Value).Style
-		if strings.ContainsAny(n.Value, ",:'#") && !strings.Contains(n.Value, `\`) {
-			n.Style = yaml.DoubleQuotedStyle
-		}
-	}
-	for _, c := range n.Content {
-		plain(c)
-	}
-}
-
-func scalar(v any) *yaml.Node {
-	n := &yaml.Node{}
-	if err := n.Encode(v); err != nil {
-		panic(err)
-	}
-	return n
-}
-
-func place(n *yaml.Node, key string) int {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return i
-		}
-	}
-	return -1
-}
-
-func get(n *yaml.Node, key string) *yaml.Node {
-	if i := place(n, key); i >= 0 {
-		return n.Content[i+1]
-	}
-	return nil
-}
-
-func set(n *yaml.Node, key string, value *yaml.Node) {
-	if i := place(n, key); i >= 0 {
-		n.Content[i+1] = value
-		return
-	}
-	n.Content = append(n.Content, scalar(key), value)
-}
-
-func remove(n *yaml.Node, key string) {
-	if i := place(n, key); i >= 0 {
-		n.Content = slices.Delete(n.Content, i, i+2)
-	}
-}
-
-// orNull lets a schema's value be null, too.
-func orNull(n *yaml.Node) {
-	if list := get(n, "enum"); list != nil {
-		list.Content = append(list.Content, scalar(nil))
-	}
-	if of := get(n, "type"); of != nil {
-		if of.Kind != yaml.SequenceNode {
-			of = sequence(of)
-		}
-		of.Content = append(of.Content, scalar("null"))
-		set(n, "type", flow(of))
-		return
-	}
-	ref := get(n, "$ref")
-	if ref == nil || get(n, "description") == nil && strings.HasSuffix(ref.Value, "OrNull") {
-		return
-	}
-	of := &yaml.Node{Kind: yaml.MappingNode}
-	ref.Value = strings.TrimSuffix(ref.Value, "OrNull")
-	set(of, "$ref", ref)
-	null := &yaml.Node{Kind: yaml.MappingNode}
-	set(null, "type", scalar("null"))
-	remove(n, "$ref")
-	set(n, "oneOf", sequence(of, null))
-}
-
-func sequence(nodes ...*yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.SequenceNode, Content: nodes}
-}
-
-func flow(n *yaml.Node) *yaml.Node {
-	n.Style = yaml.FlowStyle
-	return n
-}
-
-// keywords are in the order in which a schema has them.
-var keywords = []string{
-	"$ref", "oneOf", "type", "const", "enum", "format", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "minLength", "maxLength",
-	"pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default", "description", "additionalProperties",
-	"required", "properties", "items",
-}
-
-const lineLength = 140
-
-// lengthOf is how long a node is on one line.
-func lengthOf(n *yaml.Node) int {
-	text, err := yaml.Marshal(n)
-	if err != nil {
-		panic(err)
-	}
-	return len(text)
-}
-
-// layOut brings a schema's keywords in order, and writes on one line what fits on one.
-func layOut(n *yaml.Node, indent int, top bool) {
-	type pair struct{ key, value *yaml.Node }
-	var pairs []pair
-	for i := 0; i < len(n.Content); i += 2 {
-		pairs = append(pairs, pair{n.Content[i], n.Content[i+1]})
-	}
-	slices.SortStableFunc(pairs, func(a, b pair) int {
-		return slices.Index(keywords, a.key.Value) - slices.Index(keywords, b.key.Value)
-	})
-	n.Content = nil
-	long := top // or what is in it is not on one line
-	for _, p := range pairs {
-		n.Content = append(n.Content, p.key, p.value)
-		switch p.key.Value {
-		case "description":
-			if strings.Contains(p.value.Value, "\n") {
-				p.value.Value, p.value.Style = p.value.Value+"\n", yaml.LiteralStyle
-				long = true
-			}
-		case "properties":
-			long = true
-			for i := 1; i < len(p.value.Content); i += 2 {
-				layOut(p.value.Content[i], indent+4+len(p.value.Content[i-1].Value), false)
-			}
-		case "items", "additionalProperties":
-			if p.value.Kind == yaml.MappingNode {
-				layOut(p.value, indent+2, false)
-				long = long || p.value.Style != yaml.FlowStyle
-			}
-		case "required", "oneOf", "enum", "type":
-			flow(p.value)
-		}
-	}
-	if !long && lengthOf(flow(n)) > lineLength-indent {
-		n.Style = 0
-	}
-}
-
-// wrapped breaks a list that is longer than a line.
-func wrapped(line string) string {
-	head, list, isList := strings.Cut(line, "required: [")
-	if len(line) <= lineLength || !isList {
-		return line
-	}
-	var b strings.Builder
-	b.WriteString(head + "required:\n")
-	at := head + "        ["
-	for i, name := range strings.SplitAfter(list, ", ") {
-		if i > 0 && len(at)+len(name) > lineLength-6 {
-			b.WriteString(strings.TrimRight(at, " ") + "\n")
-			at = head + "         "
-		}
-		at += name
-	}
-	return b.String() + at
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"waypost"
@@ -61,6 +62,29 @@ func (n IntOrNull) MarshalJSON() ([]byte, error) {
 	}
 	return waypost.EncodeJSON(int(n))
 }
+
+// ObjectOrNull is an object with members of any kind, as it is stored; null without one.
+type ObjectOrNull json.RawMessage
+
+// MarshalJSON writes the object, or null.
+func (o ObjectOrNull) MarshalJSON() ([]byte, error) {
+	if o == nil {
+		return null, nil
+	}
+	return o, nil
+}
+
+// UnmarshalJSON keeps the object as it is written.
+func (o *ObjectOrNull) UnmarshalJSON(text []byte) error {
+	*o = nil
+	if string(text) != "null" {
+		*o = append(*o, text...)
+	}
+	return nil
+}
+
+// Schema is what reflection cannot tell of it.
+func (ObjectOrNull) Schema() string { return `{type: object}` }
 
 var null = []byte("null")
 

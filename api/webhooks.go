@@ -133,6 +133,3 @@ type Params map[string]any
 func (Params) Schema() string {
 	return `{type: object, additionalProperties: {type: [string, number]}}`
 }
-
-// WebhookList is a page of webhooks.
-type WebhookList = List[Webhook]

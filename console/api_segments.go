@@ -4,35 +4,19 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"waypost"
 	"waypost/api"
 )
 
 // segment is a condition with a name, which leads meet or not.
-type segment struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	When      string    `json:"when"`
-	CreatedAt time.Time `json:"createdAt"`
-	UpdatedAt time.Time `json:"updatedAt"`
-
-	Problems []waypost.Detail `json:"problems"` // what it would be refused for now
-}
+type segment struct{ api.Segment }
 
 // shortWhen is how much of a condition the list of segments shows, in bytes.
 const shortWhen = 160
 
 // Short is the beginning of the condition.
 func (s segment) Short() string { return waypost.Clip(s.When, shortWhen) }
-
-// segmentCount is how many leads a segment had at a time, and some of them.
-type segmentCount struct {
-	Count  int64     `json:"count"`
-	At     time.Time `json:"at"`
-	Sample []int64   `json:"sample"`
-}
 
 const segmentsPath = "/v1/segments"
 
@@ -46,12 +30,12 @@ func (g gateway) segment(ctx context.Context, id string) (s segment, etag string
 	return tagged[segment](ctx, g, waypost.GrantSegmentsRead, segmentPath(id))
 }
 
-func (g gateway) countSegment(ctx context.Context, id string) (segmentCount, error) {
-	return get[segmentCount](ctx, g, waypost.GrantSegmentsRead, segmentPath(id)+"/count", nil)
+func (g gateway) countSegment(ctx context.Context, id string) (api.SegmentCount, error) {
+	return get[api.SegmentCount](ctx, g, waypost.GrantSegmentsRead, segmentPath(id)+"/count", nil)
 }
 
 // countWhen counts the leads that meet a condition that no segment has to have.
-func (g gateway) countWhen(ctx context.Context, when string) (c segmentCount, err error) {
+func (g gateway) countWhen(ctx context.Context, when string) (c api.SegmentCount, err error) {
 	return c, g.do(ctx, waypost.GrantJourneysRun, http.MethodPost, "/v1/leads/count", map[string]any{"when": when}, &c)
 }
 

@@ -4,35 +4,24 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"waypost"
 	"waypost/api"
 )
 
-// subscription has a webhook told what happens in its stage.
-type subscription struct {
-	ID        string              `json:"id"`
-	Name      string              `json:"name"`
-	WebhookID string              `json:"webhookId"`
-	On        []waypost.Happening `json:"on"`
-	JourneyID string              `json:"journeyId"` // "" for all
-	UpdatedAt time.Time           `json:"updatedAt"`
-}
-
 const subscriptionsPath = "/v1/subscriptions"
 
 func subscriptionPath(id string) string { return subscriptionsPath + "/" + url.PathEscape(id) }
 
-func (g gateway) listSubscriptions(ctx context.Context, query url.Values) (api.List[subscription], error) {
-	return get[api.List[subscription]](ctx, g, waypost.GrantSubscriptionsRead, subscriptionsPath, query)
+func (g gateway) listSubscriptions(ctx context.Context, query url.Values) (api.List[api.Subscription], error) {
+	return get[api.List[api.Subscription]](ctx, g, waypost.GrantSubscriptionsRead, subscriptionsPath, query)
 }
 
-func (g gateway) subscription(ctx context.Context, id string) (s subscription, etag string, err error) {
-	return tagged[subscription](ctx, g, waypost.GrantSubscriptionsRead, subscriptionPath(id))
+func (g gateway) subscription(ctx context.Context, id string) (s api.Subscription, etag string, err error) {
+	return tagged[api.Subscription](ctx, g, waypost.GrantSubscriptionsRead, subscriptionPath(id))
 }
 
-func (g gateway) createSubscription(ctx context.Context, body any) (made subscription, err error) {
+func (g gateway) createSubscription(ctx context.Context, body any) (made api.Subscription, err error) {
 	return made, g.do(ctx, waypost.GrantSubscriptionsWrite, http.MethodPost, subscriptionsPath, body, &made)
 }
 

@@ -4,25 +4,19 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"waypost"
 	"waypost/api"
 )
 
 // suppression keeps a channel from an address.
-type suppression struct {
-	ID          string    `json:"id"`
-	Channel     string    `json:"channel"`
-	MobilePhone string    `json:"mobilePhone"`
-	Email       string    `json:"email"`
-	ExternalID  string    `json:"externalId"`
-	CreatedAt   time.Time `json:"createdAt"`
-}
+type suppression struct{ api.Suppression }
 
 // Kind names the address that is set.
 func (s suppression) Kind() string {
-	return waypost.Suppression{MobilePhone: s.MobilePhone, Email: s.Email, ExternalID: s.ExternalID}.AddressKind()
+	return waypost.Suppression{
+		MobilePhone: string(s.MobilePhone), Email: string(s.Email), ExternalID: string(s.ExternalID),
+	}.AddressKind()
 }
 
 func (g gateway) listSuppressions(ctx context.Context, query url.Values) (api.List[suppression], error) {

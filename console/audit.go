@@ -6,28 +6,17 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"waypost"
 	"waypost/api"
 )
 
 // auditEntry is an entry of the audit log.
-type auditEntry struct {
-	At          time.Time       `json:"at"`
-	Application string          `json:"application"`
-	Actor       string          `json:"actor"`
-	Action      string          `json:"action"`
-	Target      string          `json:"target"`
-	Before      json.RawMessage `json:"before"`
-	After       json.RawMessage `json:"after"`
-	RequestID   string          `json:"requestId"`
-	Address     string          `json:"address"`
-}
+type auditEntry struct{ api.AuditEntry }
 
 // Was and Is are the two sides of the change as people read them, "" for nothing.
-func (e auditEntry) Was() string { return indented(e.Before) }
-func (e auditEntry) Is() string  { return indented(e.After) }
+func (e auditEntry) Was() string { return indented(json.RawMessage(e.Before)) }
+func (e auditEntry) Is() string  { return indented(json.RawMessage(e.After)) }
 
 // Thing and Did are the two parts of the action.
 func (e auditEntry) Thing() string { thing, _, _ := strings.Cut(e.Action, "."); return thing }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"waypost"
+	"waypost/api"
 )
 
 // actionOf is the action of an entry of the table changes, "" for one that is not recorded.
@@ -103,7 +104,7 @@ func TestAuditPaths(t *testing.T) {
 		{"lead.update", "17", "/leads/17"},
 		{"token.issue", "t1", ""},
 	} {
-		if got := (auditEntry{Action: tt.action, Target: tt.target}).Path(); got != tt.want {
+		if got := (auditEntry{api.AuditEntry{Action: tt.action, Target: tt.target}}).Path(); got != tt.want {
 			t.Errorf("%s of %s: %q, want %q", tt.action, tt.target, got, tt.want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 )
 
 // deliveriesPage is the data of the list of deliveries.
@@ -76,7 +77,7 @@ func (v *visit) deliveries() error {
 		})
 	}}
 	var of launch
-	var by subscription
+	var by api.Subscription
 	if id := v.r.URL.Query().Get("launchId"); id != "" {
 		calls = append(calls, func() (err error) {
 			of, err = v.gateway.launch(ctx, id)

@@ -30,17 +30,18 @@ func (v *visit) segments() error {
 type segmentPage struct {
 	segment
 	counted
+	Problems []waypost.Detail // in the person's language
 }
 
 // counted is how many leads are in a segment, or meet a condition.
 type counted struct {
-	Count  *segmentCount // nil: not asked for yet, or not known
+	Count  *api.SegmentCount // nil: not asked for yet, or not known
 	Sample []foundLead
 	Slow   bool // the count took too long
 }
 
 // counted names some of the leads that the gateway has counted, or says that it took too long.
-func (v *visit) counted(c segmentCount, err error) (counted, error) {
+func (v *visit) counted(c api.SegmentCount, err error) (counted, error) {
 	if busy(err) {
 		return counted{Slow: true}, nil
 	}
@@ -72,11 +73,13 @@ func (v *visit) countSegment() error {
 	if err != nil {
 		return err
 	}
-	return v.renderSegment(segmentPage{s, n})
+	return v.renderSegment(segmentPage{segment: s, counted: n})
 }
 
 func (v *visit) renderSegment(p segmentPage) error {
-	p.Problems = v.inWords(p.Problems)
+	if stored := p.segment.Problems; stored != nil {
+		p.Problems = v.inWords(*stored)
+	}
 	return v.render(page{
 		Name: "segment", Title: p.Name, Place: "segments", Scripts: []string{"segment.js"},
 		Back: &link{Path: "/segments", Text: v.t("segments.title")}, Data: p,

@@ -12,7 +12,7 @@ import (
 
 // subscriptionsPage is the data of the list of subscriptions.
 type subscriptionsPage struct {
-	Items              []subscription
+	Items              []api.Subscription
 	Journeys, Webhooks names
 }
 
@@ -35,7 +35,7 @@ func (v *visit) subscriptions() error {
 
 // subscriptionPage is the data of the page of one subscription.
 type subscriptionPage struct {
-	subscription
+	api.Subscription
 	Journey, Webhook string // their names
 	Deliveries       []delivery
 	More             bool // it has more of them
@@ -68,7 +68,7 @@ func (v *visit) subscription() error {
 	}
 	return v.render(page{
 		Name: "subscription", Title: s.Name, Place: "subscriptions", Live: 5, Back: &link{Path: "/subscriptions", Text: v.t("subscriptions.title")},
-		Data: subscriptionPage{s, journeys.Of(s.JourneyID), webhooks.Of(s.WebhookID), sent.Items, sent.NextCursor != ""},
+		Data: subscriptionPage{s, journeys.Of(string(s.JourneyID)), webhooks.Of(s.WebhookID), sent.Items, sent.NextCursor != ""},
 	})
 }
 
@@ -83,8 +83,8 @@ type subscriptionForm struct {
 }
 
 // formOfSubscription are the values of a subscription as its form has them.
-func formOfSubscription(s subscription) url.Values {
-	form := url.Values{"name": {s.Name}, "webhookId": {s.WebhookID}, "journeyId": {s.JourneyID}}
+func formOfSubscription(s api.Subscription) url.Values {
+	form := url.Values{"name": {s.Name}, "webhookId": {s.WebhookID}, "journeyId": {string(s.JourneyID)}}
 	for _, h := range s.On {
 		form.Add("on", string(h))
 	}
@@ -93,7 +93,7 @@ func formOfSubscription(s subscription) url.Values {
 
 // renderSubscriptionForm shows the form. s is the subscription that is changed, one without an
 // id for a new one; err is why what was sent was refused.
-func (v *visit) renderSubscriptionForm(s subscription, etag string, form url.Values, refusal error) error {
+func (v *visit) renderSubscriptionForm(s api.Subscription, etag string, form url.Values, refusal error) error {
 	faults, general, err := v.formFaults(refusal)
 	if err != nil {
 		return err
@@ -109,7 +109,8 @@ func (v *visit) renderSubscriptionForm(s subscription, etag string, form url.Val
 	}
 	input("name", field{Required: true, Hint: v.t("subscription.nameHint")})
 	input("webhookId", field{Type: "select", Required: true, Options: webhooks.with(s.WebhookID).options(), Hint: v.t("subscription.webhookHint")})
-	input("journeyId", field{Type: "select", Options: append([]option{{"", v.t("subscription.allJourneys")}}, journeys.with(s.JourneyID).options()...), Hint: v.t("subscription.journeyHint")})
+	choices := append([]option{{"", v.t("subscription.allJourneys")}}, journeys.with(string(s.JourneyID)).options()...)
+	input("journeyId", field{Type: "select", Options: choices, Hint: v.t("subscription.journeyHint")})
 	for _, h := range waypost.Happenings {
 		p.On = append(p.On, choice{string(h), v.t("subscription.on." + string(h)), slices.Contains(form["on"], string(h))})
 	}
@@ -121,7 +122,7 @@ func (v *visit) renderSubscriptionForm(s subscription, etag string, form url.Val
 }
 
 func (v *visit) newSubscription() error {
-	return v.renderSubscriptionForm(subscription{}, "", url.Values{"webhookId": {v.r.URL.Query().Get("webhookId")}}, nil)
+	return v.renderSubscriptionForm(api.Subscription{}, "", url.Values{"webhookId": {v.r.URL.Query().Get("webhookId")}}, nil)
 }
 
 func (v *visit) editSubscription() error {
@@ -144,7 +145,7 @@ func subscriptionBody(form url.Values) map[string]any {
 func (v *visit) createSubscription() error {
 	made, err := v.gateway.createSubscription(v.r.Context(), subscriptionBody(v.r.PostForm))
 	if err != nil {
-		return v.renderSubscriptionForm(subscription{}, "", v.r.PostForm, err)
+		return v.renderSubscriptionForm(api.Subscription{}, "", v.r.PostForm, err)
 	}
 	v.flash("ok", v.t("subscription.created"))
 	return v.redirect("/subscriptions/"+made.ID, nil)

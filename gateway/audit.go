@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/gofiber/fiber/v2"
 
 	"waypost"
+	"waypost/api"
 	"waypost/signature"
 )
 
@@ -52,23 +52,11 @@ func (a *server) exportBegins(ctx context.Context, r *request, kind, things, for
 	return a.Audit.RecordAudit(ctx, r.by(), kind+".export", things, map[string]any{"format": format, "filters": filters})
 }
 
-// auditAnswer is an entry as it is answered.
-type auditAnswer struct {
-	At          string          `json:"at"`
-	Application *string         `json:"application"`
-	Actor       *string         `json:"actor"`
-	Action      string          `json:"action"`
-	Target      string          `json:"target"`
-	Before      json.RawMessage `json:"before"`
-	After       json.RawMessage `json:"after"`
-	RequestID   *string         `json:"requestId"`
-	Address     *string         `json:"address"`
-}
-
-func answerAudit(e waypost.AuditEntry) auditAnswer {
-	return auditAnswer{
-		stamp(e.At()), orNull(e.Author.Application), orNull(e.Author.Actor), e.Action, e.Target, e.Before, e.After, orNull(e.Author.RequestID),
-		orNull(e.Author.Address),
+func answerAudit(e waypost.AuditEntry) api.AuditEntry {
+	return api.AuditEntry{
+		At: api.At(e.At()), Application: api.TextOrNull(e.Author.Application), Actor: api.TextOrNull(e.Author.Actor), Action: e.Action,
+		Target: e.Target, Before: api.ObjectOrNull(e.Before), After: api.ObjectOrNull(e.After), RequestID: api.TextOrNull(e.Author.RequestID),
+		Address: api.TextOrNull(e.Author.Address),
 	}
 }
 

@@ -218,3 +218,87 @@ func lasting(thing map[string]any) map[string]any {
 	}
 	return thing
 }
+
+// bounds are values of a member at its limit and beyond it, as its schema declares them.
+func bounds(s *base.Schema) (within, beyond []any) {
+	if s.MaxLength != nil {
+		within = append(within, strings.Repeat("x", int(*s.MaxLength)))
+		beyond = append(beyond, strings.Repeat("x", int(*s.MaxLength)+1))
+	}
+	if s.Minimum != nil && slices.Contains(s.Type, "integer") {
+		within, beyond = append(within, *s.Minimum), append(beyond, *s.Minimum-1)
+	}
+	if s.Maximum != nil && slices.Contains(s.Type, "integer") {
+		within, beyond = append(within, *s.Maximum), append(beyond, *s.Maximum+1)
+	}
+	return within, beyond
+}
+
+// membersWithin are the schemas of a body's members; those of businessParam for a lead.
+func membersWithin(s *base.Schema, members map[string]*base.Schema) {
+	for name, member := range s.Properties.FromOldest() {
+		if name == "businessParam" {
+			membersWithin(member.Schema(), members)
+			continue
+		}
+		members[name] = member.Schema()
+	}
+	for _, part := range s.AllOf {
+		membersWithin(part.Schema(), members)
+	}
+}
+
+// A body's members are refused beyond the limits that openapi.yaml declares, and not at them: the limits are written
+// in the tags of package api, and checked by the vocabulary.
+func TestLimitsAreThoseThatAreDeclared(t *testing.T) {
+	t.Parallel()
+	x := newExhibits(t)
+	resources, tried := x.storedMembers(), 0
+	for _, o := range signedOperations() {
+		r, known := resources[o.OperationId]
+		if o.method != http.MethodPost || !known {
+			continue
+		}
+		members := map[string]*base.Schema{}
+		membersWithin(o.RequestBody.Content.GetOrZero("application/json").Schema.Schema(), members)
+		for name, s := range members {
+			within, beyond := bounds(s)
+			for i := range within {
+				tried++
+				if codes := x.refused(r, name, within[i]); slices.Contains(codes, "TooLong") || slices.Contains(codes, "OutOfRange") {
+					t.Errorf("%s refuses %s within its limit, as %q: %.80v", o.OperationId, name, codes, within[i])
+				}
+				if codes := x.refused(r, name, beyond[i]); len(codes) == 0 {
+					t.Errorf("%s takes %s beyond its limit: %.80v", o.OperationId, name, beyond[i])
+				}
+			}
+		}
+	}
+	if tried < 25 {
+		t.Errorf("only %d limits were tried", tried)
+	}
+}
+
+// refused makes a resource with another value of a member, and returns the codes of what is wrong with that.
+func (x *exhibits) refused(r resource, name string, value any) (codes []string) {
+	x.t.Helper()
+	members := objectOf(x.t, r.base, r.values[name])
+	members[name] = value
+	var body any = members
+	if strings.HasPrefix(r.made, "/v1/leads") {
+		body = map[string]any{"businessParam": members}
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.clock.advance(time.Second)
+	a := x.send("POST", r.made, string(text))
+	list, _ := a.json["detail"].([]any)
+	for _, d := range list {
+		if detail := d.(map[string]any); strings.HasSuffix(fmt.Sprint(detail["target"]), name) {
+			codes = append(codes, fmt.Sprint(detail["code"]))
+		}
+	}
+	return codes
+}

@@ -70,6 +70,7 @@ var (
 	deliverySummaryQuery = append(slices.Clone(deliveryFilterQuery), "groupBy")
 	deliveryExportQuery  = append(slices.Clone(deliveryFilterQuery), "format", "bom")
 	historyQuery         = []string{"from", "to", "every"}
+	statisticsQuery      = []string{"version", "from", "to", "every"}
 	auditQuery           = append([]string{"target", "actor", "from", "to"}, pageQuery...)
 	// searchQuery are the parameters of docs/contract.md, "Search request"; Search reads them.
 	searchQuery = []string{"tenant_id", "from", "keywords", "user_access_level", "_page", "_per_page"}
@@ -131,7 +132,7 @@ var routes = []route{
 	{"GET", "/v1/journeys/:id/versions", waypost.GrantJourneysRead, noBody, pageQuery, (*server).listVersions},
 	{"GET", "/v1/journeys/:id/versions/:version", waypost.GrantJourneysRead, noBody, nil, (*server).showVersion},
 	{"GET", "/v1/journeys/:id/versions/:a/diff/:b", waypost.GrantJourneysRead, noBody, nil, (*server).diffVersions},
-	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, []string{"version", "from", "to", "every"}, (*server).showStatistics},
+	{"GET", "/v1/journeys/:id/statistics", waypost.GrantJourneysRead, noBody, statisticsQuery, (*server).showStatistics},
 	{"POST", "/v1/journeys/:id/winners/:node/reverse", waypost.GrantJourneysRun, optionalBody, nil, (*server).reverseWinner},
 	{"POST", "/v1/journeys/:id/dryrun", waypost.GrantJourneysRead, jsonBody, nil, (*server).dryRun},
 	{"POST", "/v1/journeys/:id/test", waypost.GrantJourneysRun, jsonBody, nil, (*server).testJourney},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"waypost"
+	"waypost/api"
 	"waypost/journey"
 )
 
@@ -36,34 +37,13 @@ type Segments interface {
 // another; a variable for tests on a busy machine.
 var segmentTime = 25 * time.Second
 
-// segmentBody is a segment as a client writes it.
-type segmentBody struct {
-	Name string `json:"name"`
-	When string `json:"when"`
-}
-
-// segmentAnswer is a segment as it is answered.
-type segmentAnswer struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	When      string `json:"when"`
-	CreatedAt string `json:"createdAt"`
-	UpdatedAt string `json:"updatedAt"`
-}
-
-func answerSegment(s waypost.Segment) segmentAnswer {
-	return segmentAnswer{s.ID, s.Name, s.When, stamp(s.CreatedAt), stamp(s.UpdatedAt)}
-}
-
-// segmentDetail is a segment with what it would be refused for if it were written now.
-type segmentDetail struct {
-	segmentAnswer
-	Problems waypost.Problems `json:"problems"`
+func answerSegment(s waypost.Segment) api.Segment {
+	return api.Segment{ID: s.ID, Name: s.Name, When: s.When, CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt)}
 }
 
 // decodeSegment reads and checks a segment, but for what the stage must have.
 func decodeSegment(r *request) (s waypost.Segment, err error) {
-	var body segmentBody
+	var body api.SegmentBody
 	err = checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		s.Name, s.When = body.Name, body.When
 		checkSegment(p, s)
@@ -116,7 +96,9 @@ func (a *server) showSegment(ctx context.Context, r *request) (answer, error) {
 		err = a.Segments.CheckCondition(ctx, r.scope, s.When)
 	}
 	problems, err := problemsOf(err)
-	ans.body = segmentDetail{answerSegment(s), problems} // the ETag stays the segment's
+	detail := answerSegment(s) // the ETag is that of a segment without its problems
+	detail.Problems = (*api.StoredProblems)(&problems)
+	ans.body = detail
 	return ans, err
 }
 
@@ -136,13 +118,6 @@ func (a *server) deleteSegment(ctx context.Context, r *request) (answer, error) 
 	return noContent(a.Segments.DeleteSegment(ctx, r.by(), r.param("id"), r.matchSegment))
 }
 
-// segmentCountAnswer is how many leads a segment had at a time, and some of them.
-type segmentCountAnswer struct {
-	Count  int     `json:"count"`
-	At     string  `json:"at"`
-	Sample []int64 `json:"sample"`
-}
-
 func (a *server) countSegment(ctx context.Context, r *request) (answer, error) {
 	var c waypost.SegmentCount
 	err := a.simulations.run(ctx, r.app, simulationWait, segmentTime, func(ctx context.Context) (err error) {
@@ -155,7 +130,7 @@ func (a *server) countSegment(ctx context.Context, r *request) (answer, error) {
 	if c.Sample == nil {
 		c.Sample = []int64{}
 	}
-	return ok(segmentCountAnswer{c.Count, stamp(c.At), c.Sample})
+	return ok(api.SegmentCount{Count: c.Count, At: api.At(c.At), Sample: c.Sample})
 }
 
 func (a *server) listMembers(ctx context.Context, r *request) (answer, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Subscriptions stores who is told what happens.
@@ -18,32 +19,16 @@ type Subscriptions interface {
 	DeleteSubscription(ctx context.Context, by waypost.Caller, id string, check func(waypost.Subscription) error) error
 }
 
-// subscriptionBody is a subscription as a client writes it.
-type subscriptionBody struct {
-	Name      string              `json:"name"`
-	WebhookID string              `json:"webhookId"`
-	On        []waypost.Happening `json:"on"`
-	JourneyID *string             `json:"journeyId"`
-}
-
-// subscriptionAnswer is a subscription as it is answered.
-type subscriptionAnswer struct {
-	ID        string              `json:"id"`
-	Name      string              `json:"name"`
-	WebhookID string              `json:"webhookId"`
-	On        []waypost.Happening `json:"on"`
-	JourneyID *string             `json:"journeyId"`
-	CreatedAt string              `json:"createdAt"`
-	UpdatedAt string              `json:"updatedAt"`
-}
-
-func answerSubscription(s waypost.Subscription) subscriptionAnswer {
-	return subscriptionAnswer{s.ID, s.Name, s.WebhookID, s.On, orNull(s.JourneyID), stamp(s.CreatedAt), stamp(s.UpdatedAt)}
+func answerSubscription(s waypost.Subscription) api.Subscription {
+	return api.Subscription{
+		ID: s.ID, Name: s.Name, WebhookID: s.WebhookID, On: s.On, JourneyID: api.TextOrNull(s.JourneyID),
+		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt),
+	}
 }
 
 // readSubscription reads and checks a document, and sets what it says.
 func readSubscription(document []byte, s *waypost.Subscription) error {
-	var body subscriptionBody
+	var body api.SubscriptionBody
 	return checked(waypost.DecodeJSON(document, &body), func(p *waypost.Problems) {
 		s.Name, s.WebhookID, s.On, s.JourneyID = body.Name, body.WebhookID, body.On, ""
 		if body.JourneyID != nil {
@@ -86,7 +71,7 @@ func (r *request) matchSubscription(s waypost.Subscription) error {
 // patchSubscription merges the body into the subscription (RFC 7396): absent members stay,
 // null as journeyId stands for all journeys.
 func (a *server) patchSubscription(ctx context.Context, r *request) (answer, error) {
-	var shape subscriptionBody
+	var shape api.SubscriptionPatchBody
 	if err := decode(r, &shape); err != nil {
 		return answer{}, err
 	}
@@ -95,7 +80,7 @@ func (a *server) patchSubscription(ctx context.Context, r *request) (answer, err
 		return answer{}, err
 	}
 	patched := func(s *waypost.Subscription) error {
-		document, err := merged(subscriptionBody{s.Name, s.WebhookID, s.On, orNull(s.JourneyID)}, patch)
+		document, err := merged(api.SubscriptionBody{Name: s.Name, WebhookID: s.WebhookID, On: s.On, JourneyID: orNull(s.JourneyID)}, patch)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"waypost"
+	"waypost/api"
 )
 
 // Suppressions stores who is written to no more through a channel.
@@ -19,32 +20,17 @@ type Suppressions interface {
 	SuppressedChannels(ctx context.Context, leads []int64) (map[int64][]string, error)
 }
 
-// suppressionBody is a suppression as a client writes it.
-type suppressionBody struct {
-	Channel     string  `json:"channel"`
-	MobilePhone *string `json:"mobilePhone"`
-	Email       *string `json:"email"`
-	ExternalID  *string `json:"externalId"`
-}
-
-// suppressionAnswer is a suppression as it is answered: one of the addresses is not null.
-type suppressionAnswer struct {
-	ID          string  `json:"id"`
-	Channel     string  `json:"channel"`
-	MobilePhone *string `json:"mobilePhone"`
-	Email       *string `json:"email"`
-	ExternalID  *string `json:"externalId"`
-	CreatedAt   string  `json:"createdAt"`
-}
-
-func answerSuppression(s waypost.Suppression) suppressionAnswer {
-	return suppressionAnswer{s.ID, s.Channel, orNull(s.MobilePhone), orNull(s.Email), orNull(s.ExternalID), stamp(s.CreatedAt)}
+func answerSuppression(s waypost.Suppression) api.Suppression {
+	return api.Suppression{
+		ID: s.ID, Channel: s.Channel, MobilePhone: api.TextOrNull(s.MobilePhone), Email: api.TextOrNull(s.Email),
+		ExternalID: api.TextOrNull(s.ExternalID), CreatedAt: api.At(s.CreatedAt),
+	}
 }
 
 // createSuppression answers 201, or 200 with the one that there is of the address: its id,
 // which it is deleted by, is found in this way without an address in a URL.
 func (a *server) createSuppression(ctx context.Context, r *request) (answer, error) {
-	var body suppressionBody
+	var body api.SuppressionBody
 	var s waypost.Suppression
 	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
 		s = waypost.NewSuppression(p, body.Channel, body.MobilePhone, body.Email, body.ExternalID, a.PhoneRegion)

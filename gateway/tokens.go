@@ -10,6 +10,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"waypost"
+	"waypost/api"
 )
 
 // tokenAudience tells the tokens of article search from others of the same keys.
@@ -136,25 +137,10 @@ func refuseBearer(message string) *waypost.Error {
 	return waypost.Errorf(waypost.CodeUnauthorized, headerAuthorization, "the request is not authorized: %s", message)
 }
 
-// tokenBody is what a client says of the token that it wants.
-type tokenBody struct {
-	TenantIDs      []string         `json:"tenantIds"`
-	From           []waypost.Origin `json:"from"`
-	MaxAccessLevel int              `json:"maxAccessLevel"`
-	ExpiresIn      int64            `json:"expiresIn"` // seconds
-}
-
-// tokenAnswer is a token as OAuth writes one (RFC 6749, section 5.1).
-type tokenAnswer struct {
-	AccessToken string `json:"access_token"`
-	TokenType   string `json:"token_type"`
-	ExpiresIn   int64  `json:"expires_in"` // seconds
-}
-
 // issueToken makes a token for tenants that are the caller's organisation's or nobody's;
 // the latter stay nobody's.
 func (a *server) issueToken(ctx context.Context, r *request) (answer, error) {
-	body := tokenBody{MaxAccessLevel: waypost.MaxAccessLevel, ExpiresIn: int64(waypost.DefaultTokenExpiry / time.Second)}
+	body := api.TokenBody{MaxAccessLevel: waypost.MaxAccessLevel, ExpiresIn: int64(waypost.DefaultTokenExpiry / time.Second)}
 	token := waypost.SearchToken{AppID: r.app.ID, Scope: r.scope}
 	var expiry time.Duration
 	err := checked(waypost.DecodeJSON(r.body, &body), func(p *waypost.Problems) {
@@ -180,5 +166,5 @@ func (a *server) issueToken(ctx context.Context, r *request) (answer, error) {
 	}); err != nil {
 		return answer{}, err
 	}
-	return ok(tokenAnswer{signed, schemeBearer, int64(expiry / time.Second)})
+	return ok(api.Token{AccessToken: signed, TokenType: schemeBearer, ExpiresIn: int64(expiry / time.Second)})
 }
