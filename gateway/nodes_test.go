@@ -35,7 +35,8 @@ func TestNodes(t *testing.T) {
 			}
 			path := "/v1/journeys/" + f.publishedJourney(string(body))
 			f.get(path+"/versions/1").expect(t, 200)
-			if tried := f.send("POST", path+"/dryrun", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 200); !strings.Contains(tried.raw, `"type":"`+kind.Name+`"`) {
+			tried := f.send("POST", path+"/dryrun", fmt.Sprintf(`{"leadsId":%d}`, lead)).expect(t, 200)
+			if !strings.Contains(tried.raw, `"type":"`+kind.Name+`"`) {
 				t.Errorf("%s: %s", body, tried.raw)
 			}
 		}
