@@ -30,7 +30,8 @@ func (a *server) readActor(_ context.Context, r *request) error {
 	if !r.sent(signature.HeaderActor) {
 		return nil
 	}
-	if r.actor = r.header(signature.HeaderActor); !waypost.IsActor(r.actor) {
+	sent := r.header(signature.HeaderActor)
+	if r.actor = signature.CanonicalValue(sent); !waypost.IsActor(sent) {
 		return waypost.Errorf(waypost.CodeBadRequest, signature.HeaderActor,
 			"X-Cloud-Actor must be 1 to %d characters of UTF-8, without control characters", waypost.MaxActor)
 	}

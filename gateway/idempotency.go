@@ -46,7 +46,7 @@ func (a *server) claimKey(ctx context.Context, r *request) error {
 	// What the signature does not tell apart is one key: else somebody in between could make two of a
 	// call that is sent again.
 	scope := sha256.Sum256([]byte(strings.Join([]string{
-		r.app.ID, string(r.scope.Stage), r.method, r.path, signature.CanonicalQuery(r.query), key,
+		r.app.ID, string(r.scope.Stage), r.method, r.path, signature.CanonicalQuery(r.query), signature.CanonicalValue(key),
 	}, "\x00")))
 	claim := &waypost.Claim{ID: hex.EncodeToString(scope[:]), Token: signature.NewNonce(), Scope: r.scope}
 	kept, err := a.Keys.ClaimKey(ctx, claim, []byte(r.claim.BodyHash))

@@ -241,16 +241,18 @@ func TestMadeUpLeads(t *testing.T) {
 	c := withKey(call{
 		method: "POST", target: "/v1/leads", body: fmt.Sprintf(`{"businessParam":{"name":"Ada","customFields":{"leadsId":%d}}}`, foreign),
 	}, "k")
-	draft := withKey(call{method: "POST", target: "/v1/journeys", body: fmt.Sprintf(`{"name":"J","leadsId":%d}`, foreign)}, "d")
+	webhook := withKey(call{
+		method: "POST", target: "/v1/webhooks", body: fmt.Sprintf(`{"name":"w","url":"https://example.com/","params":{"leadsId":%d}}`, foreign),
+	}, "w")
 	replays := func(when string) {
-		for _, c := range []call{c, draft} {
+		for _, c := range []call{c, webhook} {
 			if got := f.do(c); got.status != http.StatusCreated || got.header.Get("Idempotency-Replayed") != "true" {
 				t.Errorf("%s: %s: HTTP %d, not replayed: %s", when, c.target, got.status, got.raw)
 			}
 		}
 	}
 	f.do(c).expect(t, http.StatusCreated)
-	f.do(draft).expect(t, http.StatusCreated)
+	f.do(webhook).expect(t, http.StatusCreated)
 	replays("while there is such a lead")
 	erased := other.do(call{method: "DELETE", target: fmt.Sprintf("/v1/leads/%d", foreign), headers: map[string]string{"Prefer": "return=representation"}})
 	if erased.status != http.StatusOK || !strings.Contains(erased.raw, `"answers":0`) {

@@ -83,10 +83,9 @@ func (r *request) signed() signature.Request {
 	return signature.Request{Method: r.method, Path: r.path, Query: r.query, Headers: r.headers}
 }
 
-// header is the value of a header as it was signed, "" without one.
 func (r *request) header(name string) string {
 	v, _ := r.signed().Header(name)
-	return signature.CanonicalValue(v)
+	return v
 }
 
 // sent tells whether the request has the header, empty or not.
