@@ -293,7 +293,7 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	files, trust := tlsFiles(t)
 	addr, _ := startConsole(t, func(cfg *config.Config) { cfg.TLS = files })
-	trust.NextProtos = []string{"h2"}
+	trust.NextProtos, trust.ServerName = []string{"h2"}, "127.0.0.1"
 	conn := door{addr: addr, trust: trust}.dial(t)
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)

@@ -237,9 +237,10 @@ func checkPasswordGoesAlong(p *waypost.Problems, before, after waypost.Webhook, 
 	}
 }
 
-// serverOf is the scheme, the host and the port of a URL that was checked.
+// serverOf is the scheme, the host and the port that requests to a URL that was checked go to: hosts that
+// look alike in another script are not the same.
 func serverOf(address string) string {
-	u, err := url.Parse(address)
+	u, err := url.Parse((&waypost.Webhook{URL: address}).SentURL())
 	if err != nil {
 		return ""
 	}

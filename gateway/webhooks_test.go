@@ -151,6 +151,9 @@ func TestPasswordStaysWithItsServer(t *testing.T) {
 			t.Errorf("%s: %s", patch, a.raw)
 		}
 	}
+	// The lower case of İ is i in Go, and another letter in the name that is asked for.
+	mail := f.send("POST", "/v1/webhooks", `{"name":"m","url":"https://mail.example.com/","basicAuth":{"username":"u","password":"p"}}`).expect(t, 201).str(t, "id")
+	f.send("PATCH", "/v1/webhooks/"+mail, `{"url":"https://maİl.example.com/"}`).fault(t, 400, "BadRequest", "NullValue basicAuth.password")
 	for _, patch := range []string{
 		`{"url":"https://CRM.example.com:443/other?x=1"}`, `{"url":"https://new.example.com/hook","basicAuth":{"password":"second"}}`, `{"name":"v","url":"https://new.example.com/hook"}`,
 		`{"url":"https://open.example.com/hook","basicAuth":null}`, `{"url":"https://elsewhere.example.com/hook"}`,

@@ -32,9 +32,10 @@ type Options struct {
 }
 
 // Listener is a listener for fasthttp, which calls Idle after each answer, and for net/http (Serve). A
-// connection beyond a bound takes the place of the one that has waited longest for a request. If all are
-// being answered, one beyond Most takes the place of the longest request of the address with the most
-// connections, if that has far more (displaceBusy); else it is closed.
+// connection beyond a bound takes the place of the one that has waited longest for a request, but not that
+// of an address with far fewer connections (longestIdle). If there is none, one beyond Most takes the place
+// of the longest request of the address with the most connections, if that has far more (displaceBusy);
+// else it is closed.
 type Listener struct {
 	net.Listener
 	Options
@@ -156,7 +157,7 @@ func (l *Listener) relieve(err error) {
 	}
 	var gone []*conn
 	for n := (l.idle.Len() + 7) / 8; n > 0; n-- {
-		gone = append(gone, l.displace(&l.idle))
+		gone = append(gone, l.displace(l.idle.Front()))
 	}
 	if len(gone) == 0 {
 		if c := l.displaceBusy(0); c != nil {
@@ -187,12 +188,12 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	refused := false
 	switch {
 	case bounded && l.MostOfAddress > 0 && c.peer.open >= l.MostOfAddress:
-		if gone = l.displace(&c.peer.idle); gone == nil {
+		if gone = l.displace(c.peer.idle.Front()); gone == nil {
 			refused = true
 			l.counts.RefusedAddress++
 		}
 	case l.Most > 0 && l.counts.Open >= l.Most:
-		if gone = l.displace(&l.idle); gone == nil {
+		if gone = l.displace(l.longestIdle(c.has())); gone == nil {
 			gone = l.displaceBusy(c.has())
 		}
 		if gone == nil {
@@ -232,17 +233,28 @@ func (l *Listener) address(c net.Conn) (_ netip.Prefix, bounded bool) {
 	return prefix, err == nil && !trusted
 }
 
-// displace takes the first of a list out of the listener, or returns nil if there is none. The caller holds mu, and
-// closes the connection behind it without.
-func (l *Listener) displace(from *list.List) *conn {
-	first := from.Front()
-	if first == nil {
+// displace takes a connection in one of the lists out of the listener; none stays nil. The caller holds mu,
+// and closes the connection behind it without.
+func (l *Listener) displace(at *list.Element) *conn {
+	if at == nil {
 		return nil
 	}
-	c := first.Value.(*conn)
+	c := at.Value.(*conn)
 	l.remove(c)
 	l.counts.Displaced++
 	return c
+}
+
+// longestIdle is the connection that has waited longest for a request, for an address that has some: who has
+// many takes none of an address with less than half as many. The caller holds mu.
+func (l *Listener) longestIdle(has int) *list.Element {
+	at := l.idle.Front()
+	for ; at != nil; at = at.Next() {
+		if p := at.Value.(*conn).peer; p == nil || 2*p.open >= has {
+			break
+		}
+	}
+	return at
 }
 
 // displaceBusy takes the connection whose requests have been under way longest out of the listener, of the
@@ -259,7 +271,7 @@ func (l *Listener) displaceBusy(has int) *conn {
 	if most == nil || most.open <= 2*(has+1) || most.open <= l.Most/16 {
 		return nil
 	}
-	return l.displace(&most.busy)
+	return l.displace(most.busy.Front())
 }
 
 // has is how many connections its address has, 0 of a proxy.
@@ -273,6 +285,7 @@ func (c *conn) has() int {
 func (l *Listener) add(c *conn) {
 	l.counts.Open++
 	if c.peer != nil {
+		l.peers[c.address] = c.peer // again, if its only other connection was displaced for this one
 		c.peer.open++
 	}
 	c.wait()

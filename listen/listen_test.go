@@ -355,3 +355,52 @@ func TestFewAddressesKeepNobodyOut(t *testing.T) {
 		t.Error("the request of a small address was cut off")
 	}
 }
+
+// Who holds most connections, and dials again whenever one is cut, takes none of a small address that has yet
+// to send its request.
+func TestSmallAddressIsNotDisplaced(t *testing.T) {
+	t.Parallel()
+	s := start(t, loopback(t), Options{Most: 40, MostOfAddress: 20})
+	for i := range 40 {
+		go s.from(fmt.Sprintf("127.0.0.%d", 2+i%2)).ask("/wait")
+		<-s.reached
+	}
+	small := s.from("127.0.1.1")
+	until(t, "it is there", func() bool { return s.Counts().Displaced == 1 })
+	for i := range 6 {
+		if !s.from(fmt.Sprintf("127.0.0.%d", 2+i%2)).closed() {
+			t.Error("an address with many connections got another one")
+		}
+	}
+	if !small.ask("/") {
+		t.Error("the small address was displaced")
+	}
+	close(s.release)
+}
+
+// A connection that takes the place of the only other one of its address counts for it.
+func TestDisplacedByItself(t *testing.T) {
+	t.Parallel()
+	s := start(t, loopback(t), Options{Most: 3, MostOfAddress: 2})
+	go s.from("127.0.0.9").ask("/wait")
+	<-s.reached
+	go s.from("127.0.0.8").ask("/wait")
+	<-s.reached
+	first := s.from("127.0.0.2")
+	until(t, "the port is full", func() bool { return s.Counts().Open == 3 })
+	go s.from("127.0.0.2").ask("/wait") // takes the place of first
+	<-s.reached
+	if !first.closed() {
+		t.Error("the first one goes on")
+	}
+	s.mu.Lock()
+	open := 0
+	for _, p := range s.peers {
+		open += p.open
+	}
+	s.mu.Unlock()
+	if open != 3 {
+		t.Errorf("%d of 3 connections count for their addresses", open)
+	}
+	close(s.release)
+}
