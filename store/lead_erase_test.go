@@ -65,7 +65,7 @@ func TestErasedLeadIsNowhere(t *testing.T) {
 			MobilePhone: []string{"+8613800138471"}, CustomFields: map[string]any{"shoe": "Größe 40 Quasten"},
 		}
 		planted := []string{"Ottilie Quastenflosser", "ottilie quastenflosser", "Zwetschgenallee 4711", "ottilie@quasten.example", "crm-quasten-1", "13800138471", "Größe 40 Quasten", "Quasten"}
-		claim := &waypost.Claim{ID: "key", Token: "one"}
+		claim := &waypost.Claim{ID: "key", Token: "one", Scope: sc}
 		claim.Answer = func(result any) (waypost.Answer, error) {
 			l := result.(waypost.Lead)
 			return waypost.Answer{Status: 201, Body: []byte(l.Name), Leads: []int64{l.LeadsID}}, nil
