@@ -62,7 +62,7 @@ type Users interface {
 	EndSessions(ctx context.Context, by waypost.Caller, id string) error
 	// DeleteUser deletes a user for good; Conflict if no administrator would be left.
 	DeleteUser(ctx context.Context, by waypost.Caller, id string) error
-	// RecordPendingSignIn notes a sign-in of which the second factor is asked: by a password, ….
+	// RecordPendingSignIn notes a sign-in of which the second factor is asked; how is waypost.SignInByPassword, ….
 	RecordPendingSignIn(ctx context.Context, by waypost.Author, userID, how string) error
 	// RecordFailedSignIn notes a sign-in that failed; userID is "" if no user has the address.
 	RecordFailedSignIn(ctx context.Context, by waypost.Author, userID, reason string) error

@@ -118,6 +118,8 @@ func (v *visit) answerUpload(location string, err error) error {
 			answer.Message = v.t("errors.away.title")
 		case errors.As(err, new(refused)):
 			answer.Message = v.t("errors.refused.text")
+		case errors.Is(err, errSignIn):
+			answer.Message = v.t("signIn.title")
 		case errors.As(err, &asked):
 			answer.Message, answer.Faults = asked.Message, asked.Details
 		}
