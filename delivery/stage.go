@@ -95,16 +95,16 @@ func (r *run) postpone(ctx context.Context, held []*item, reason string, until f
 		s.MessageID = delivery.MessageID
 		at := until(it, now, since)
 		it.result = r.answer(it, s, OutcomeDeferred, reason, at)
-		told := transition{after: it.State}
+		next := transition{after: it.State}
 		if !it.Deferred || reason == waypost.DeferQuietHours && !it.Quiet {
 			var err error
-			if told, err = r.step(it.Item, it.result); err != nil {
+			if next, err = r.step(it.Item, it.result); err != nil {
 				return err
 			}
 		}
 		deferrals[i] = Deferral{
 			Touchpoint: it.Touchpoint(), Round: it.Round, Scope: r.batch.Scope, Delivery: delivery,
-			Reason: reason, At: now, Until: at, Progress: it.Progress(told.after, told.entries),
+			Reason: reason, At: now, Until: at, Progress: it.Progress(next.after, next.entries),
 		}
 	}
 	if err := r.store.RecordDeferrals(ctx, deferrals); err != nil {

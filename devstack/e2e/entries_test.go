@@ -17,7 +17,8 @@ import (
 // A journey begins by events, each of which its sender repeats until it is accepted, while
 // waypost-dev is killed in the middle of the first POSTs: when the enrollments are stored, and
 // their workflows are not. Two carts of one lead run side by side. Every event begins one
-// enrollment, and every enrollment sends its messages once.
+// enrollment, and every enrollment sends its messages once. Half of the carts are bought, as soon
+// as they were accepted: before their enrollment waits for it, or while it does.
 func TestEntryKilled(t *testing.T) {
 	t.Parallel()
 	entryKilled(t)
@@ -42,7 +43,8 @@ func entryKilled(t *testing.T, env ...string) {
 		{"id":"thanks","type":"touchpoint","webhook":%[1]q},
 		{"id":"last","type":"touchpoint","webhook":%[1]q}]}`)
 	leads := makeLeads(t, p, eachTime/2)
-	carts := map[string]bool{} // that are to have an enrollment
+	carts := map[string]bool{}  // that are to have an enrollment
+	bought := map[string]bool{} // those of them that are bought
 	send := func(round int) {
 		harness.Parallel(eachTime, func(i int) {
 			cart := fmt.Sprintf("c%d-%d", round, i)
@@ -59,7 +61,8 @@ func entryKilled(t *testing.T, env ...string) {
 	}
 	for round := range kills {
 		for i := range eachTime {
-			carts[fmt.Sprintf("c%d-%d", round, i)] = true
+			cart := fmt.Sprintf("c%d-%d", round, i)
+			carts[cart], bought[cart] = true, i%2 == 0
 		}
 		r.slow.Store(true)
 		sent := make(chan struct{})
@@ -74,36 +77,39 @@ func entryKilled(t *testing.T, env ...string) {
 		p = harness.StartProcess(t, dir, []string{"--no-demo"}, env...)
 		for range 2 { // what was accepted is accepted again, without effect
 			send(round)
+			harness.Parallel(eachTime/2, func(i int) {
+				cart := fmt.Sprintf("c%d-%d", round, 2*i)
+				err := p.Client.Do(t.Context(), http.MethodPost, "/v1/events", map[string]any{
+					"eventId": "buy-" + cart, "name": "purchase", "leadsId": leads[i], "properties": map[string]any{"cartId": cart},
+				}, nil)
+				if err != nil {
+					t.Error(err)
+				}
+			})
 		}
 	}
 	var list struct {
 		Items []struct {
 			EnrollmentID, EntryKey string
 			Entry                  waypost.Entry
-			LeadsID                int64
 		}
 	}
 	p.Do(t, http.MethodGet, "/v1/enrollments?limit=500&journeyId="+journeyID, nil, &list)
 	seen := map[string]bool{}
-	for i, e := range list.Items {
+	for _, e := range list.Items {
 		if seen[e.EntryKey] || e.Entry != (waypost.Entry{Kind: waypost.EntryEvent, Event: "cart", EventID: "cart-" + e.EntryKey}) {
 			t.Errorf("twice, or by something else: %+v", e)
 		}
 		seen[e.EntryKey] = true
-		if i%2 == 0 {
-			p.Do(t, http.MethodPost, "/v1/events", map[string]any{
-				"eventId": "buy-" + e.EntryKey, "name": "purchase", "leadsId": e.LeadsID, "properties": map[string]any{"cartId": e.EntryKey},
-			}, nil)
-		}
 	}
 	if !maps.Equal(seen, carts) {
 		t.Fatalf("%d enrollments, want %d", len(seen), len(carts))
 	}
 	var ended []harness.Enrollment
-	for i, item := range list.Items {
+	for _, item := range list.Items {
 		e := p.AwaitEnd(t, item.EnrollmentID, 2*time.Minute)
 		thanked := slices.ContainsFunc(e.Timeline, func(entry waypost.TimelineEntry) bool { return entry.NodeID == "thanks" })
-		if e.Status != waypost.EnrollmentCompleted || thanked != (i%2 == 0) || e.Timeline[0].Reason != "event cart" {
+		if e.Status != waypost.EnrollmentCompleted || thanked != bought[item.EntryKey] || e.Timeline[0].Reason != "event cart" {
 			t.Errorf("%s is %s, thanked %t: %+v", e.ID, e.Status, thanked, e.Timeline)
 		}
 		ended = append(ended, e)
