@@ -9,6 +9,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"waypost/limits/limitstest"
 )
 
 // slowHorizon lets a write of the horizon wait.
@@ -75,7 +77,7 @@ func TestForgetsBeforeTheHorizon(t *testing.T) {
 // in this process and in another one.
 func TestHorizonsOfSigners(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, client *redis.Client) {
+	test := func(t *testing.T, client *redis.Client) {
 		h := &memory{}
 		a, b := NewNonces(client, h, quiet), NewNonces(client, h, quiet)
 		use := func(n *Nonces, signer, nonce string, signed time.Time) (bool, time.Time) {
@@ -94,7 +96,7 @@ func TestHorizonsOfSigners(t *testing.T) {
 			t.Fatal("refused before")
 		}
 		use(a, "app_right", "2", now)
-		if err := client.Del(t.Context(), epochKey).Err(); err != nil { // alone: others use this server too
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range []*Nonces{a, b} {
@@ -108,6 +110,17 @@ func TestHorizonsOfSigners(t *testing.T) {
 				t.Error("the fast clock is refused after its horizon")
 			}
 		}
+	}
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, connect(t, miniredis.RunT(t).Addr()))
+	})
+	// One that no other test uses: it forgets.
+	t.Run("redis-server", func(t *testing.T) {
+		t.Parallel()
+		client := redis.NewClient(ClientOptions(&redis.Options{Network: "unix", Addr: limitstest.StartRedis(t).Socket}))
+		t.Cleanup(func() { _ = client.Close() })
+		test(t, client)
 	})
 }
 
