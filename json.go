@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,8 +18,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth bounds the nesting of JSON that we read.
-const maxJSONDepth = 32
+const (
+	// maxJSONDepth bounds the nesting of JSON that we read.
+	maxJSONDepth = 32
+	// maxJSONValues bounds the values of a document, objects and arrays among them: the tree of one takes some
+	// 200 bytes in memory. The largest definition of a journey has fewer.
+	maxJSONValues = 100_000
+	// smallJSON is how many bytes a document has at most that is read without waiting for others.
+	smallJSON = 4 << 10
+)
+
+// largeJSON holds a place for each processor: a reader of a document that is larger than smallJSON takes one.
+// The trees of documents that come together, from whomever, take no more memory so, and it costs no time.
+var largeJSON = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // DecodeJSON reads one JSON document into v (a pointer) by the rules of
 // docs/contract.md, "Bodies": invalid UTF-8, half a surrogate pair, broken JSON, a wrong
@@ -38,6 +50,10 @@ func decodeJSON(data []byte, v any) (names []string, p Problems) {
 	if !utf8.Valid(data) {
 		p.Add(DetailInvalidFormat, "", "the body is not valid UTF-8")
 		return nil, p
+	}
+	if len(data) > smallJSON {
+		largeJSON <- struct{}{}
+		defer func() { <-largeJSON }()
 	}
 	d := jsonReader{dec: json.NewDecoder(bytes.NewReader(data)), data: data}
 	d.dec.UseNumber()
@@ -71,8 +87,9 @@ func EncodeJSON(v any) ([]byte, error) {
 }
 
 type jsonReader struct {
-	dec  *json.Decoder
-	data []byte
+	dec    *json.Decoder
+	data   []byte
+	values int // that were read
 }
 
 type jsonNode struct {
@@ -82,7 +99,7 @@ type jsonNode struct {
 	raw     []byte
 }
 
-// value reads one value with all in it, at most maxJSONDepth deep. The error means that the document is
+// value reads one value with all in it, at most maxJSONDepth deep and maxJSONValues in all. The error means that the document is
 // no JSON; a name that stands twice and malformed text are added to p.
 func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error) {
 	before := d.dec.InputOffset()
@@ -95,6 +112,9 @@ func (d *jsonReader) value(p *Problems, path string, depth int) (jsonNode, error
 	}
 	if depth > maxJSONDepth {
 		return jsonNode{}, fmt.Errorf("nested deeper than %d", maxJSONDepth)
+	}
+	if d.values++; d.values > maxJSONValues {
+		return jsonNode{}, fmt.Errorf("more than %d values", maxJSONValues)
 	}
 	n := jsonNode{token: token}
 	d.checkText(p, path, token, before)

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,7 +158,7 @@ func TestDecodeJSONIsBounded(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteByte('{')
-	for i := range 120_000 {
+	for i := range 99_000 {
 		fmt.Fprintf(&b, `"%d":1,`, i)
 	}
 	b.WriteString(`"` + strings.Repeat("x", 1000) + `":1}`)
@@ -171,6 +174,57 @@ func TestDecodeJSONIsBounded(t *testing.T) {
 	problems = waypost.DecodeJSON([]byte(`{"`+strings.Repeat("ü", 1000)+`":1}`), &v)
 	if len(problems) != 1 || len(problems[0].Target) > 80 {
 		t.Errorf("a long name is repeated: %v", problems)
+	}
+}
+
+func TestDecodeJSON_manyValues(t *testing.T) {
+	t.Parallel()
+	list := func(values int) []byte { return []byte(`{"any":[1` + strings.Repeat(",1", values-1) + `]}`) }
+	var v sampleDoc
+	if problems := waypost.DecodeJSON(list(99_998), &v); len(problems) > 0 { // and the object, and the list
+		t.Error(problems)
+	}
+	for _, document := range [][]byte{list(99_999), list(500_000), []byte(`{"unknown":[[]` + strings.Repeat(",[]", 300_000) + `]}`)} {
+		problems := waypost.DecodeJSON(document, &v)
+		if len(problems) != 1 || problems[0].Message != "the body is not valid JSON: more than 100000 values" {
+			t.Error(problems)
+		}
+	}
+}
+
+// busy counts how many of it are read at a time.
+type busy struct{}
+
+var reading, mostReading atomic.Int64
+
+func (busy) UnmarshalJSON([]byte) error {
+	n := reading.Add(1)
+	for most := mostReading.Load(); n > most && !mostReading.CompareAndSwap(most, n); {
+		most = mostReading.Load()
+	}
+	time.Sleep(time.Millisecond) // without a bound, the others come meanwhile
+	reading.Add(-1)
+	return nil
+}
+
+// However many large documents come together, the trees of few of them are in memory.
+func TestDecodeJSON_atATime(t *testing.T) {
+	t.Parallel()
+	document := []byte(`{"b":{}` + strings.Repeat(" ", 5000) + `}`)
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			var v struct {
+				B busy `json:"b"`
+			}
+			if problems := waypost.DecodeJSON(document, &v); len(problems) > 0 {
+				t.Error(problems)
+			}
+		})
+	}
+	wg.Wait()
+	if most := mostReading.Load(); most > int64(runtime.GOMAXPROCS(0)) {
+		t.Errorf("%d at a time", most)
 	}
 }
 

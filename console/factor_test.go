@@ -94,6 +94,19 @@ func TestSecondStep(t *testing.T) {
 		t.Fatalf("HTTP %d, to %q", got.Status, got.To())
 	}
 	half := v.cookie("session")
+	sessions := 0
+	for _, key := range s.redis.Keys() {
+		if !strings.HasPrefix(key, "waypost:session:") {
+			continue
+		}
+		sessions++
+		if kept, err := s.redis.Get(key); err != nil || strings.Contains(kept, "status=failed") {
+			t.Errorf("%s holds the page that was asked for, which may be filtered by people: %v", key, err)
+		}
+	}
+	if sessions == 0 {
+		t.Error("no session")
+	}
 	for _, rt := range routes {
 		if rt.role == anyone {
 			continue

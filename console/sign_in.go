@@ -86,7 +86,7 @@ func (v *visit) signIn() error {
 	}
 	if pending.ID != "" {
 		if back != "/" {
-			v.sessions.Put(v.r.Context(), "back", back)
+			v.keepBack(pending, back)
 		}
 		return v.redirect(secondStepPath, nil)
 	}

@@ -45,6 +45,9 @@ type firstStep struct {
 // firstStepPurpose binds the first step of a pending sign-in to its person.
 func firstStepPurpose(user string) string { return "first-step/" + user }
 
+// backPurpose binds the page that it leads to to the same person.
+func backPurpose(user string) string { return "back/" + user }
+
 // proceed goes on after the first factor: to the second one where there is one or must be one, else
 // to the page that was asked for.
 func (v *visit) proceed(u waypost.User, first firstStep, back string) error {
@@ -123,11 +126,25 @@ func (v *visit) suspend(u waypost.User, first firstStep, back string) error {
 	v.sessions.Put(ctx, "pending", u.ID)
 	v.sessions.Put(ctx, "sessions", u.Sessions)
 	v.sessions.Put(ctx, "first", v.Keys.Seal(text, firstStepPurpose(u.ID)))
-	v.sessions.Put(ctx, "back", back)
+	v.keepBack(u, back)
 	if first.Said == nil {
 		return nil
 	}
 	return v.notePending(first)
+}
+
+// keepBack keeps the page that a pending sign-in leads to. It is sealed: its filters may be about people.
+func (v *visit) keepBack(u waypost.User, back string) {
+	v.sessions.Put(v.r.Context(), "back", v.Keys.Seal([]byte(back), backPurpose(u.ID)))
+}
+
+// backOf is what keepBack kept; "/" if its key is gone.
+func (v *visit) backOf(u waypost.User) string {
+	text, err := v.Keys.Open(v.sessions.GetBytes(v.r.Context(), "back"), backPurpose(u.ID))
+	if err != nil {
+		return "/"
+	}
+	return localPath(string(text))
 }
 
 // lacksFactor tells whether the session began without the second factor that its person has, or must
@@ -186,7 +203,7 @@ func (v *visit) firstStepOf(u waypost.User) (first firstStep, err error) {
 func (v *visit) complete(u waypost.User, second string) (back string, err error) {
 	ctx := v.r.Context()
 	u.Sessions = v.sessions.GetInt(ctx, "sessions") // those of when the first factor was shown: a reset since then ends this one
-	back = localPath(v.sessions.GetString(ctx, "back"))
+	back = v.backOf(u)
 	first, err := v.firstStepOf(u)
 	if err != nil {
 		return "", err

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math"
@@ -80,7 +81,7 @@ func (r *Rates) Take(ctx context.Context, key string, perSecond float64, burst, 
 	print := fingerprintOf(key)
 	var taken Taken
 	ask := func() (err error) {
-		taken, err = r.ask(ctx, "waypost:"+key, l, n)
+		taken, err = r.ask(ctx, "waypost:rate:"+hex.EncodeToString(print[:]), l, n) // hashed: it may hold an address
 		return err
 	}
 	if r.limiter != nil && r.gate.call(ctx, ask) {
