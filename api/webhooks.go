@@ -70,7 +70,7 @@ type WrittenParams map[string]any
 
 // Schema is what reflection cannot tell of them.
 func (WrittenParams) Schema() string {
-	return `{type: object, maxProperties: 64, additionalProperties: {type: [string, number], maxLength: 8192}}`
+	return `{type: object, maxProperties: 64, additionalProperties: {oneOf: [{type: string, maxLength: 8192}, {type: number}]}}`
 }
 
 // Webhook is a webhook as it is answered: without its secrets.
@@ -131,5 +131,5 @@ type Params map[string]any
 
 // Schema is what reflection cannot tell of them.
 func (Params) Schema() string {
-	return `{type: object, additionalProperties: {type: [string, number]}}`
+	return `{type: object, additionalProperties: {oneOf: [{type: string}, {type: number}]}}`
 }

@@ -175,8 +175,8 @@ func property(m Member) []string {
 	case Templates:
 		parts := of("object", "minProperties", "maxProperties")
 		if len(m.Holds) > 0 {
-			holds := strings.ReplaceAll(strings.Join(m.Holds, ", "), "null", `"null"`)
-			parts = append(parts, "additionalProperties: {type: ["+holds+"]}")
+			holds := strings.ReplaceAll(strings.Join(m.Holds, "}, {type: "), "null", `"null"`)
+			parts = append(parts, "additionalProperties: {oneOf: [{type: "+holds+"}]}") // generators of clients take no list of types
 		}
 		return parts
 	case List:

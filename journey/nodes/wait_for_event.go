@@ -28,7 +28,8 @@ var waitForEvent = Type{
 			Said:  Words{"“{event}” comes", "收到“{event}”"},
 		},
 	},
-	Rules:  "oneOf: [{required: [event]}, {required: [events], not: {anyOf: [{required: [when]}, {required: [next]}]}}]",
+	Rules: "oneOf:\n        - {required: [event], properties: {event: {type: string}}}\n" +
+		"        - {required: [events], properties: {events: {type: array}, when: {not: {}}, next: {not: {}}}}",
 	Enters: PhaseAwait,
 	Waits:  ForEvent,
 	Title:  Words{"Wait for event", "等待事件"},

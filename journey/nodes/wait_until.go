@@ -28,7 +28,7 @@ var waitUntil = Type{
 			Draft: "where leads go who have no such date to wait for, with `lead`",
 		},
 	},
-	Rules:  "anyOf: [{required: [time]}, {required: [lead]}]",
+	Rules:  "anyOf: [{required: [time], properties: {time: {type: string}}}, {required: [lead], properties: {lead: {type: string}}}]",
 	Enters: PhaseDecide,
 	Waits:  ForClock,
 	Asks:   "until when",
