@@ -1,7 +1,7 @@
 # Everything works with Go and make alone; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check fuzz mutants screenshots faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking bench-entries clean
+.PHONY: help run build quick test check fmt vet lint determinism imports canvas canvas-check openapi openapi-check fuzz mutants screenshots faults scale bench bench-deliveries bench-sleeping bench-gateway bench-imports bench-search bench-growth bench-asking bench-entries clean
 
 # Version control is not asked: a clone that belongs to another user builds too.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
@@ -34,7 +34,7 @@ test: ## run all tests and count the skipped ones (WAYPOST_TEST_REQUIRE_SERVERS=
 		--post-run-command "sh -c '[ \$$((TESTS_SKIPPED * WAYPOST_TEST_REQUIRE_SERVERS)) -eq 0 ] || { echo WAYPOST_TEST_REQUIRE_SERVERS=1 allows no skipped test; exit 1; }'" \
 		--raw-command tools/tests $(RACE)
 
-check: fmt vet lint determinism imports canvas-check fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, the canvas, fuzzing, tests
+check: fmt vet lint determinism imports canvas-check openapi-check fuzz test mutants ## all that CI checks: format, vet, lint, determinism, imports, the canvas, openapi.yaml, fuzzing, tests
 
 fmt: ## list files that gofmt would change, and fail if there are any
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
@@ -60,6 +60,12 @@ canvas: ## build the console's canvas, console/static/canvas.js and canvas.css, 
 
 canvas-check: ## check the canvas: types, tests, the committed bundle, and that in Chromium (what needs npm or chromium only where they are)
 	@tools/canvas --check
+
+openapi: ## write the types of the client in TypeScript from openapi.yaml (needs Node.js and npm)
+	@tools/openapi
+
+openapi-check: ## check openapi.yaml with common tools: a linter, and generators of clients (what needs npm only where it is)
+	@tools/openapi --check
 
 fuzz: ## run each fuzz test for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)

@@ -358,7 +358,7 @@ func textFiles(t *testing.T, root string) []string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{".git", ".waypost", "bin", "testdata", "__pycache__"}, d.Name()):
+		case d.IsDir() && slices.Contains([]string{".git", ".waypost", "bin", "testdata", "__pycache__", "node_modules", "dist"}, d.Name()):
 			return fs.SkipDir
 		case !d.Type().IsRegular() || d.Name() == ".env":
 			return nil
