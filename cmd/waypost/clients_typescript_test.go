@@ -15,7 +15,8 @@ import (
 
 const typescriptDir = "../../clients/typescript"
 
-// The client in TypeScript signs the vectors, and calls every operation of openapi.yaml at a gateway.
+// The client in TypeScript signs the vectors, and calls every operation of openapi.yaml at a gateway. What its README
+// shows is a program that runs.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	needTools(t, "node", "npm")
@@ -40,6 +41,19 @@ func TestTypeScriptClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(append(settings, "WAYPOST_OPERATIONS="+operations), "node", "--test", "test/client.mjs")
+
+	text, err := os.ReadFile(filepath.Join(typescriptDir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := "const { WAYPOST_URL = '', WAYPOST_ACCESS_KEY: accessKey = '', WAYPOST_SECRET_KEY: secretKey = '' } = process.env\nconst csv = 'name\\nEve\\n'\n" +
+		strings.Join(blocksOf(t, string(text), "ts"), "\n")
+	program = strings.NewReplacer("'waypost-client'", "'./index.js'", "'http://127.0.0.1:8080'", "WAYPOST_URL").Replace(program)
+	if err := os.WriteFile(filepath.Join(typescriptDir, "dist", "readme.mts"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(nil, "node_modules/.bin/tsc", "--target", "es2022", "--module", "nodenext", "--skipLibCheck", "--strict", "dist/readme.mts")
+	run(settings, "node", "dist/readme.mjs")
 }
 
 // operationsOf is what openapi.yaml says of the operations whose requests are signed.

@@ -1971,7 +1971,7 @@ export interface components {
              * @description A test lead: it goes through journeys as others do, and no statistics, goal or control group count it.
              * @default false
              */
-            test: boolean | null;
+            test?: boolean | null;
         };
         /**
          * @example {
@@ -2160,7 +2160,7 @@ export interface components {
              * @description The whole exchange, body included.
              * @default 15000
              */
-            timeoutMs: number | null;
+            timeoutMs?: number | null;
             retry?: components["schemas"]["RetryBody"] | null;
             rateLimit?: {
                 perSecond: number;
@@ -2172,7 +2172,7 @@ export interface components {
              *     as it leaves free.
              * @default 0
              */
-            maxConcurrency: number | null;
+            maxConcurrency?: number | null;
             /** @description What it sends by, such as `sms`, in lower case: consents and suppressions are of a channel. */
             channel?: string | null;
             /**
@@ -2180,9 +2180,9 @@ export interface components {
              *     `channel`.
              * @default false
              */
-            requiresConsent: boolean | null;
+            requiresConsent?: boolean | null;
             /** @default true */
-            enabled: boolean | null;
+            enabled?: boolean | null;
             /**
              * @description `whsec_` and 24 to 64 bytes in base64: adds the headers of Standard Webhooks. Never answered. One that it
              *     replaces goes on signing beside it for `signingOverlap`; null or "" ends both at once.
@@ -3686,7 +3686,7 @@ export interface components {
              * @description Only tell how many wait there.
              * @default false
              */
-            dryRun: boolean | null;
+            dryRun?: boolean | null;
         };
         Migrated: {
             /** @description Enrollments that wait on these nodes. */
@@ -3709,7 +3709,7 @@ export interface components {
              * @description The draft instead of a version.
              * @default false
              */
-            draft: boolean | null;
+            draft?: boolean | null;
             entryKey?: string | null;
             /** @description Of the enrollment; up to 16 KiB of JSON. */
             params?: Record<string, never> | null;
@@ -3733,7 +3733,7 @@ export interface components {
              * @description The draft instead of a version.
              * @default false
              */
-            draft: boolean | null;
+            draft?: boolean | null;
             /** @description An event that the enrollment is to begin by. It gives the entry key. */
             entry?: null | {
                 event: components["schemas"]["EventName"];
@@ -3951,13 +3951,13 @@ export interface components {
         ForecastBody: {
             audience: components["schemas"]["Audience"];
             /** @default 30 */
-            days: number | null;
+            days?: number | null;
             version?: number | null;
             /**
              * @description The draft instead of a version.
              * @default false
              */
-            draft: boolean | null;
+            draft?: boolean | null;
         };
         /**
          * @example {
@@ -4170,7 +4170,7 @@ export interface components {
              * @default shift
              * @enum {string|null}
              */
-            elapsedDelays: "shift" | "skip" | null;
+            elapsedDelays?: "shift" | "skip" | null;
         };
         LaunchBody: {
             audience: components["schemas"]["Audience"];
@@ -4191,7 +4191,7 @@ export interface components {
                  * @description An IANA time zone.
                  * @default UTC
                  */
-                timezone: string | null;
+                timezone?: string | null;
             } | null;
             /** @description The share of the audience that is held out and counted; nobody if absent. */
             controlGroup?: number | null;
@@ -4208,13 +4208,13 @@ export interface components {
                  * @description How long the rest is held at most, from when the last lead of the test has entered: 1s to P90D.
                  * @default 48h
                  */
-                after: string | null;
+                after?: string | null;
                 /**
                  * @description If no arm has won by then: the rest enters and all arms take it (`split`), or it does not enter (`stop`).
                  * @default split
                  * @enum {string|null}
                  */
-                undecided: "split" | "stop" | null;
+                undecided?: "split" | "stop" | null;
             } | null;
         };
         LaunchPatchBody: {
@@ -4841,7 +4841,7 @@ export interface components {
              * @description Several with commas between them.
              * @default failed
              */
-            status: string | null;
+            status?: string | null;
             errorClass?: components["schemas"]["ErrorClass"];
             httpStatus?: number | null;
             /** @description Made at this time or later, which must not be later than `to`. */
@@ -4980,9 +4980,9 @@ export interface components {
             /** @description Plain text or Markdown; "" if absent. */
             content?: string | null;
             /** @default 0 */
-            access_level: components["schemas"]["AccessLevel"] | null;
+            access_level?: components["schemas"]["AccessLevel"] | null;
             /** @default true */
-            published: boolean | null;
+            published?: boolean | null;
             /** @description http, https, or without a scheme. */
             frontend_url?: string | null;
             /** @description From the broadest to the narrowest. */
@@ -4992,7 +4992,7 @@ export interface components {
                 url?: string | null;
                 name: string;
                 /** @default 0 */
-                access_level: components["schemas"]["AccessLevel"] | null;
+                access_level?: components["schemas"]["AccessLevel"] | null;
             }[] | null;
             published_at?: components["schemas"]["Moment"] | null;
         };
@@ -5097,12 +5097,12 @@ export interface components {
              * @description The highest level that it can search.
              * @default 10
              */
-            maxAccessLevel: number | null;
+            maxAccessLevel?: number | null;
             /**
              * @description Seconds.
              * @default 3600
              */
-            expiresIn: number | null;
+            expiresIn?: number | null;
         };
         /**
          * @description A token as OAuth writes one (RFC 6749, section 5.1).
