@@ -19,6 +19,7 @@
 //	db_bulk.go           statements that write many rows of one shape
 //	db_dialect.go        lockFor, list, in, …: what the databases say differently
 //	db_one_statement.go  operations that are one statement on PostgreSQL
+//	db_statistics.go     what PostgreSQL plans by, after bulk writes
 //	db_announcements.go  statements that announce what happened
 //	db_segment.go        comparisons of texts and custom fields for segments
 //	db_segment_checks.go parts of statements that add leads to segment_checks

@@ -43,6 +43,7 @@ func (s *imports) ImportEvents(
 		return line, len(line.row.Properties), err
 	}, func(batch []eventLine, last bool) (err error) {
 		done, err = s.importEvents(ctx, sc, entry, batch, done, last)
+		s.countGrown(ctx, last, "events", "leads")
 		return err
 	})
 	return done, err

@@ -307,6 +307,9 @@ func (s *imports) tryImport(ctx context.Context, id string) (im waypost.Import, 
 		im, err = s.recordPart(ctx, tx, row, b, now)
 		return err
 	})
+	if err == nil {
+		s.countGrown(ctx, im.Status.Ended(), "leads", "lead_phones")
+	}
 	return im, err
 }
 

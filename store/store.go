@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -24,6 +25,8 @@ type db struct {
 	writers  writerQueue
 	prepared map[string]*sql.Stmt
 	missed   []string
+
+	counted atomic.Int64 // when countGrown looked, in Unix milliseconds
 
 	keys *waypost.Keyring
 	now  func() time.Time
