@@ -72,6 +72,12 @@ func orNull(n *yaml.Node) {
 		set(n, "type", flow(of))
 		return
 	}
+	if one := get(n, "oneOf"); one != nil {
+		null := &yaml.Node{Kind: yaml.MappingNode}
+		set(null, "type", scalar("null"))
+		one.Content = append(one.Content, null)
+		return
+	}
 	ref := get(n, "$ref")
 	if ref == nil || get(n, "description") == nil && strings.HasSuffix(ref.Value, "OrNull") {
 		return

@@ -2219,7 +2219,7 @@ export interface components {
             } | null;
             /** @description Custom parameters. Strings are Liquid templates over lead, journey, enrollment, touchpoints, now and today. */
             params?: {
-                [key: string]: string | number;
+                [key: string]: string | number | null;
             } | null;
             /** @description The whole exchange, body included. */
             timeoutMs?: number | null;
