@@ -34,7 +34,8 @@ func (s *db) countGrown(ctx context.Context, ended bool, tables ...string) {
 	defer cancel()
 	var grown []string
 	err := s.w.NewRaw(`SELECT c.relname FROM pg_class AS c WHERE c.oid IN (SELECT to_regclass(t) FROM unnest(ARRAY[?]) AS t)
-		AND pg_relation_size(c.oid) > 2 * c.relpages::bigint * current_setting('block_size')::bigint + ?`, bun.List(tables), smallTable).Scan(ctx, &grown)
+		AND pg_relation_size(c.oid) > 2 * c.relpages::bigint * current_setting('block_size')::bigint + ?`,
+		bun.List(tables), smallTable).Scan(ctx, &grown)
 	if err != nil {
 		return
 	}

@@ -35,7 +35,8 @@ func TestImportIsCounted(t *testing.T) {
 	}
 	plan := func() string {
 		var lines []string
-		rows, err := db.QueryContext(t.Context(), `EXPLAIN SELECT leads_id FROM leads WHERE org = 'acme' AND stage = 'release' AND email_folded = 'lead-7@example.com'`)
+		rows, err := db.QueryContext(t.Context(),
+			`EXPLAIN SELECT leads_id FROM leads WHERE org = 'acme' AND stage = 'release' AND email_folded = 'lead-7@example.com'`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,8 @@ func TestImportIsCounted(t *testing.T) {
 	sc := waypost.Scope{Org: "acme", Stage: waypost.StageRelease}
 	im, err := s.CreateImport(t.Context(), sc, waypost.Import{Mode: waypost.ImportCreate}, func(yield func(waypost.ImportRow, error) bool) {
 		for i := range 3000 {
-			if !yield(waypost.ImportRow{Line: i + 1, Data: fmt.Appendf(nil, `{"name":"Lead %d","email":"lead-%d@example.com","externalId":"x-%d"}`, i, i, i)}, nil) {
+			row := fmt.Appendf(nil, `{"name":"Lead %d","email":"lead-%[1]d@example.com","externalId":"x-%[1]d"}`, i)
+			if !yield(waypost.ImportRow{Line: i + 1, Data: row}, nil) {
 				return
 			}
 		}
